@@ -1,0 +1,1 @@
+//! Small programs to read and to run; see the `examples` folder of this package.
