@@ -1,2 +1,31 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+mod attempt;
+mod channel;
+mod clock;
+mod cut;
+mod factory;
+mod id;
+mod in_flight;
+mod local;
+mod meter;
+mod observe;
+mod outcome;
+mod probe;
+
+pub use attempt::{Abandoned, Attempt, Avoid, Prefer};
+pub use channel::Metered;
+pub use clock::now;
+pub use cut::{CutSwitch, CutTicket};
+pub use factory::{ChannelLayer, Dial, Each, EachDial, EachFactory, Keep, NewChannel};
+pub use id::{ChannelId, Place};
+pub use in_flight::{InFlight, InFlightLayer, InFlightObserver};
+pub use local::{Local, LocalKind};
+pub use meter::{Meter, MeterOwner, Reading, Standing};
+pub use observe::{End, Observe, Observed, ObservedBody};
+pub use outcome::Outcome;
+pub use probe::{Prepared, Probe};
+
+/// Any error, as tower passes it between layers.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

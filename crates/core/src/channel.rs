@@ -1,0 +1,109 @@
+//! A channel's service with its meter beside it.
+
+use std::task::{Context, Poll};
+
+use tower_service::Service;
+
+use crate::{ChannelId, Meter, Place};
+
+/// The service of one channel, with the channel's id, place and [`Meter`] beside it.
+///
+/// It is what a [`NewChannel`](crate::NewChannel) factory makes and what [`Each`](crate::Each) passes
+/// through the channel's layers. The meter travels beside the service and not inside it, so that boxing
+/// and layers that know nothing of meters can't lose it. With the feature `tower` it is a
+/// `tower::load::Load`, which tower's own balancers read.
+#[derive(Clone, Debug)]
+pub struct Metered<S> {
+    id: ChannelId,
+    place: Place,
+    meter: Meter,
+    service: S,
+}
+
+impl<S> Metered<S> {
+    /// A new channel around `service`, with a new id and a meter at zero.
+    #[must_use]
+    pub fn new(service: S) -> Self {
+        Self::made(ChannelId::next(), Place::default(), Meter::new(), service)
+    }
+
+    /// A channel whose id, place and meter are known: for factories.
+    #[must_use]
+    pub fn made(id: ChannelId, place: Place, meter: Meter, service: S) -> Self {
+        Self {
+            id,
+            place,
+            meter,
+            service,
+        }
+    }
+
+    /// The channel's id.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// The server it leads to.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its meter.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// The same channel with its service wrapped or replaced.
+    #[must_use]
+    pub fn map<T>(self, wrap: impl FnOnce(S) -> T) -> Metered<T> {
+        Metered {
+            id: self.id,
+            place: self.place,
+            meter: self.meter,
+            service: wrap(self.service),
+        }
+    }
+
+    /// The service alone.
+    #[must_use]
+    pub fn into_service(self) -> S {
+        self.service
+    }
+}
+
+impl<S, R> Service<R> for Metered<S>
+where
+    S: Service<R>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        self.service.call(request)
+    }
+}
+
+#[cfg(feature = "tower")]
+impl<S> tower::load::Load for Metered<S> {
+    /// The standing first, then the cost: a channel in reserve is heavier than any open one.
+    type Metric = (crate::Standing, u64);
+
+    fn load(&self) -> Self::Metric {
+        let reading = self.meter.read();
+        (reading.standing(), reading.cost())
+    }
+}

@@ -1,0 +1,379 @@
+//! The meter of a channel: what it carries and whether it may be picked, in one word.
+//!
+//! The hot half is one atomic: requests in flight, the sum of all charges, and the standing. A pick
+//! reads it with one relaxed load and claims a place with one compare-and-swap. The cold half, behind
+//! a lock that only failures and state changes take, remembers which owner said what, so that one
+//! layer's "open again" can't undo another's "shut".
+
+use std::{fmt, sync::Arc};
+
+#[cfg(steadfast_loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+#[cfg(not(steadfast_loom))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::sync::Notify;
+
+const IN_FLIGHT_BITS: u32 = 32;
+const IN_FLIGHT_MASK: u64 = (1 << IN_FLIGHT_BITS) - 1;
+const CHARGE_BITS: u32 = 28;
+const CHARGE_MAX: u64 = (1 << CHARGE_BITS) - 1;
+const CHARGE_MASK: u64 = CHARGE_MAX << IN_FLIGHT_BITS;
+const TRIAL: u64 = 1 << 60;
+const RESERVE: u64 = 1 << 61;
+const SHUT: u64 = 1 << 62;
+const CONDEMNED: u64 = 1 << 63;
+const STANDING_MASK: u64 = TRIAL | RESERVE | SHUT | CONDEMNED;
+
+/// Whether a channel may be picked, from best to worst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Like any other.
+    #[default]
+    Open,
+    /// Only when no open channel is left, or for its trial.
+    Reserve,
+    /// Not now: it may open again.
+    Shut,
+    /// Never again: it is to be replaced.
+    Condemned,
+}
+
+/// What a meter showed at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Reading(u64);
+
+impl Reading {
+    /// Requests picked for the channel whose response bodies haven't ended.
+    #[must_use]
+    pub fn in_flight(self) -> u32 {
+        (self.0 & IN_FLIGHT_MASK) as u32
+    }
+
+    /// Requests that the layers say the channel is busier than it looks; the sum over its owners, at
+    /// most 2^28 − 1.
+    #[must_use]
+    pub fn charge(self) -> u32 {
+        ((self.0 & CHARGE_MASK) >> IN_FLIGHT_BITS) as u32
+    }
+
+    /// What a pick compares within one standing: in flight + charge.
+    #[must_use]
+    pub fn cost(self) -> u64 {
+        u64::from(self.in_flight()) + u64::from(self.charge())
+    }
+
+    /// The worst standing that any owner gave it.
+    #[must_use]
+    pub fn standing(self) -> Standing {
+        if self.0 & CONDEMNED != 0 {
+            Standing::Condemned
+        } else if self.0 & SHUT != 0 {
+            Standing::Shut
+        } else if self.0 & RESERVE != 0 {
+            Standing::Reserve
+        } else {
+            Standing::Open
+        }
+    }
+
+    /// Whether a channel in reserve may take one request as if it were open: its trial.
+    #[must_use]
+    pub fn on_trial(self) -> bool {
+        self.0 & (TRIAL | SHUT | CONDEMNED) == TRIAL
+    }
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading")
+            .field("in_flight", &self.in_flight())
+            .field("charge", &self.charge())
+            .field("standing", &self.standing())
+            .field("on_trial", &self.on_trial())
+            .finish()
+    }
+}
+
+/// The meter of one channel. Clones show the same channel.
+#[derive(Clone)]
+pub struct Meter(Arc<Inner>);
+
+struct Inner {
+    word: AtomicU64,
+    cold: Mutex<Cold>,
+}
+
+#[derive(Default)]
+struct Cold {
+    owners: Vec<Entry>,
+    next_key: u64,
+    condemned_for: Option<Arc<str>>,
+    bells: Vec<Arc<Notify>>,
+}
+
+struct Entry {
+    key: u64,
+    standing: Standing,
+    trial: bool,
+    charge: u32,
+}
+
+impl Meter {
+    /// The meter of a channel that carries nothing and is open.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Inner {
+            word: AtomicU64::new(0),
+            cold: Mutex::new(Cold::default()),
+        }))
+    }
+
+    /// What it shows now. One relaxed load.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        Reading(self.0.word.load(Ordering::Relaxed))
+    }
+
+    /// Counts one more request in flight if nothing has changed since `seen`; a trial is used up by it.
+    ///
+    /// On success the caller owes one [`Meter::release`]. On failure it gets what the meter shows now.
+    ///
+    /// # Errors
+    /// The present reading, when the meter changed since `seen`.
+    pub fn claim(&self, seen: Reading) -> Result<(), Reading> {
+        self.0
+            .word
+            .compare_exchange(
+                seen.0,
+                (seen.0 + 1) & !TRIAL,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .map(drop)
+            .map_err(Reading)
+    }
+
+    /// Counts one more request in flight, whatever the meter shows. The caller owes one
+    /// [`Meter::release`].
+    pub fn enter(&self) {
+        self.0.word.fetch_add(1, Ordering::Acquire);
+    }
+
+    /// Counts one request less in flight, and says how many were there before.
+    pub fn release(&self) -> u32 {
+        let before = Reading(self.0.word.fetch_sub(1, Ordering::Release));
+        debug_assert!(before.in_flight() > 0, "released more often than entered");
+        before.in_flight()
+    }
+
+    /// A voice on this meter for one layer: its own standing and its own charge. They end with it.
+    #[must_use]
+    pub fn owner(&self) -> MeterOwner {
+        let mut cold = self.cold();
+        let key = cold.next_key;
+        cold.next_key += 1;
+        cold.owners.push(Entry {
+            key,
+            standing: Standing::Open,
+            trial: false,
+            charge: 0,
+        });
+        drop(cold);
+        MeterOwner {
+            meter: self.clone(),
+            key,
+        }
+    }
+
+    /// Rings `bell` (with `notify_waiters`) whenever the standing changes, a trial included.
+    pub fn ring_on_change(&self, bell: Arc<Notify>) {
+        self.cold().bells.push(bell);
+    }
+
+    /// Why the channel was condemned, if it was: the first cause that was given.
+    #[must_use]
+    pub fn condemned_for(&self) -> Option<Arc<str>> {
+        self.cold().condemned_for.clone()
+    }
+
+    /// Whether both show the same channel.
+    #[must_use]
+    pub fn same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn cold(&self) -> MutexGuard<'_, Cold> {
+        // The lock guards plain data that no panic can leave half-written, so a poisoned one is good.
+        self.0
+            .cold
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Changes one owner's entry, writes the sums into the word, and rings the bells after unlocking.
+    fn change(&self, edit: impl FnOnce(&mut Cold) -> Trial) {
+        let mut cold = self.cold();
+        if self.0.word.load(Ordering::Relaxed) & TRIAL == 0 {
+            // A pick uses a trial up in the word only; here the owners learn of it.
+            cold.owners.iter_mut().for_each(|entry| entry.trial = false);
+        }
+        let trial = edit(&mut cold);
+        let summary = cold.summary();
+        let next = |word: u64| {
+            let spent = trial == Trial::AsBefore && word & TRIAL == 0;
+            (word & IN_FLIGHT_MASK) | if spent { summary & !TRIAL } else { summary }
+        };
+        // Under the lock, so that two owners' summaries reach the word in the order they were made.
+        let before = self
+            .0
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| Some(next(word)))
+            .unwrap_or_else(|word| word);
+        let bells = if (before ^ next(before)) & STANDING_MASK == 0 {
+            Vec::new()
+        } else {
+            cold.bells.clone()
+        };
+        drop(cold);
+        for bell in bells {
+            bell.notify_waiters();
+        }
+    }
+}
+
+/// Whether a change of the cold half grants a new trial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    AsBefore,
+    Granted,
+}
+
+impl Cold {
+    fn entry(&mut self, key: u64, edit: impl FnOnce(&mut Entry) -> Trial) -> Trial {
+        match self.owners.iter_mut().find(|o| o.key == key) {
+            Some(entry) => edit(entry),
+            None => Trial::AsBefore,
+        }
+    }
+
+    fn summary(&self) -> u64 {
+        let charge: u64 = self.owners.iter().map(|o| u64::from(o.charge)).sum();
+        let standing = self.owners.iter().map(|o| o.standing).max();
+        // A trial is one owner's word about its own reserve; another owner's reserve stands.
+        let mut reserves = self
+            .owners
+            .iter()
+            .filter(|o| o.standing == Standing::Reserve);
+        let trial = self.owners.iter().any(|o| o.trial) && reserves.all(|o| o.trial);
+        let bits = match standing.unwrap_or_default() {
+            Standing::Open => 0,
+            Standing::Reserve => RESERVE,
+            Standing::Shut => SHUT,
+            Standing::Condemned => CONDEMNED,
+        };
+        (charge.min(CHARGE_MAX) << IN_FLIGHT_BITS) | bits | if trial { TRIAL } else { 0 }
+    }
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Meter").field(&self.read()).finish()
+    }
+}
+
+/// One layer's voice on a [`Meter`]: a standing and a charge of its own. Dropping it takes both back,
+/// a condemnation excepted.
+pub struct MeterOwner {
+    meter: Meter,
+    key: u64,
+}
+
+impl MeterOwner {
+    /// The meter it speaks on.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// What this owner says of the channel. A pick goes by the worst that any owner says.
+    /// [`Standing::Condemned`] can't be taken back; use [`MeterOwner::condemn`] to say why.
+    pub fn set_standing(&self, standing: Standing) {
+        self.edit(|entry| {
+            entry.trial = false;
+            if entry.standing != Standing::Condemned {
+                entry.standing = standing;
+            }
+            Trial::AsBefore
+        });
+    }
+
+    /// How many requests busier than it looks this owner says the channel is.
+    pub fn set_charge(&self, requests: u32) {
+        self.edit(|entry| {
+            entry.charge = requests;
+            Trial::AsBefore
+        });
+    }
+
+    /// Lets one request through as if the channel were open, if this owner holds it in reserve. The
+    /// pick that claims the channel uses it up.
+    pub fn grant_trial(&self) {
+        self.edit(|entry| {
+            entry.trial = entry.standing == Standing::Reserve;
+            Trial::Granted
+        });
+    }
+
+    /// Says that the channel is to be replaced, and why. The first cause stays.
+    pub fn condemn(&self, cause: impl Into<Arc<str>>) {
+        let cause = cause.into();
+        self.meter.change(|cold| {
+            cold.condemned_for.get_or_insert(cause);
+            cold.entry(self.key, |entry| {
+                entry.standing = Standing::Condemned;
+                entry.trial = false;
+                Trial::AsBefore
+            })
+        });
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut Entry) -> Trial) {
+        self.meter.change(|cold| cold.entry(self.key, edit));
+    }
+}
+
+impl Drop for MeterOwner {
+    fn drop(&mut self) {
+        self.meter.change(|cold| {
+            // What is condemned stays so: nobody else may use the channel after its owner went.
+            cold.owners
+                .retain(|o| o.key != self.key || o.standing == Standing::Condemned);
+            cold.entry(self.key, |entry| {
+                entry.charge = 0;
+                Trial::AsBefore
+            })
+        });
+    }
+}
+
+impl fmt::Debug for MeterOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeterOwner")
+            .field("meter", &self.meter)
+            .field("key", &self.key)
+            .finish()
+    }
+}

@@ -1,0 +1,39 @@
+//! A request that asks a channel whether it answers.
+
+use std::{future::Future, pin::Pin};
+
+use http::Request;
+
+use crate::{BoxError, Place};
+
+/// The request of a probe being made.
+pub type Prepared<B> = Pin<Box<dyn Future<Output = Result<Request<B>, BoxError>> + Send>>;
+
+/// A request, given by the user, that shows whether a channel answers: a health check, BigTable's
+/// PingAndWarm, any cheap call.
+///
+/// An answer is any status that the peer gave, PERMISSION_DENIED and UNIMPLEMENTED included: it shows
+/// that requests go through. A pool uses a probe to warm a channel before it takes requests.
+pub trait Probe: Send + Sync + 'static {
+    /// The request's body: the type that the channel's layers take.
+    type Body: Send + 'static;
+
+    /// Makes the request for a channel of `place`: fetches credentials, encodes the message. It runs
+    /// before the probe's deadline begins and may fail; then the probe is not attempted, and says
+    /// nothing about the channel.
+    fn prepare(&self, place: &Place) -> Prepared<Self::Body>;
+}
+
+/// A closure that makes the request at once.
+impl<F, B> Probe for F
+where
+    F: Fn(&Place) -> Result<Request<B>, BoxError> + Send + Sync + 'static,
+    B: Send + 'static,
+{
+    type Body = B;
+
+    fn prepare(&self, place: &Place) -> Prepared<B> {
+        let request = self(place);
+        Box::pin(async move { request })
+    }
+}
