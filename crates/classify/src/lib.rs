@@ -1,2 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+mod chain;
+mod closed;
+mod exchange;
+mod framing;
+
+pub use chain::{body_error, call_error, deepest_cause, enhance_your_calm};
+pub use closed::ChannelClosed;
+pub use exchange::Exchange;

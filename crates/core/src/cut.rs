@@ -91,6 +91,8 @@ impl CutTicket {
             .is_some_and(|waker| waker.will_wake(cx.waker()));
         if !known {
             let waker = cx.waker().clone();
+            // Cloned before locking: a waker may run anything.
+            let registered = waker.clone();
             let mut wakers = switch.wakers();
             let slot = *self.slot.get_or_insert_with(|| {
                 wakers.free.pop().unwrap_or_else(|| {
@@ -98,7 +100,7 @@ impl CutTicket {
                     wakers.slots.len() - 1
                 })
             });
-            let old = wakers.slots[slot].replace(waker.clone());
+            let old = wakers.slots[slot].replace(registered);
             drop(wakers);
             drop(old);
             self.waker = Some(waker);

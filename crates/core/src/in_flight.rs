@@ -60,7 +60,13 @@ where
 pub struct InFlightObserver(Meter);
 
 impl Observe for InFlightObserver {
-    fn end(self, _end: End<'_>) {
+    /// Whichever way it ended, the observer goes with it.
+    fn end(self, _end: End<'_>) {}
+}
+
+impl Drop for InFlightObserver {
+    // Not in `end`: a service that panics in `call` leaves no exchange that could end.
+    fn drop(&mut self) {
         self.0.release();
     }
 }

@@ -4,6 +4,7 @@
 mod attempt;
 mod channel;
 mod clock;
+mod config;
 mod cut;
 mod factory;
 mod id;
@@ -17,6 +18,7 @@ mod probe;
 pub use attempt::{Abandoned, Attempt, Avoid, Prefer};
 pub use channel::Metered;
 pub use clock::now;
+pub use config::ConfigError;
 pub use cut::{CutSwitch, CutTicket};
 pub use factory::{ChannelLayer, Dial, Each, EachDial, EachFactory, Keep, NewChannel};
 pub use id::{ChannelId, Place};

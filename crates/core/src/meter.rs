@@ -116,6 +116,8 @@ struct Cold {
     next_key: u64,
     condemned_for: Option<Arc<str>>,
     bells: Vec<Arc<Notify>>,
+    /// Whether the word showed a trial after the last change.
+    shows_trial: bool,
 }
 
 struct Entry {
@@ -168,7 +170,7 @@ impl Meter {
 
     /// Counts one request less in flight, and says how many were there before.
     pub fn release(&self) -> u32 {
-        let before = Reading(self.0.word.fetch_sub(1, Ordering::Release));
+        let before = Reading(self.0.word.fetch_sub(1, Ordering::SeqCst));
         debug_assert!(before.in_flight() > 0, "released more often than entered");
         before.in_flight()
     }
@@ -218,25 +220,29 @@ impl Meter {
     }
 
     /// Changes one owner's entry, writes the sums into the word, and rings the bells after unlocking.
-    fn change(&self, edit: impl FnOnce(&mut Cold) -> Trial) {
+    /// `edit` gives back the key of the owner that grants a trial by it, if it does.
+    fn change(&self, edit: impl FnOnce(&mut Cold) -> Option<u64>) {
         let mut cold = self.cold();
-        if self.0.word.load(Ordering::Relaxed) & TRIAL == 0 {
-            // A pick uses a trial up in the word only; here the owners learn of it.
-            cold.owners.iter_mut().for_each(|entry| entry.trial = false);
-        }
-        let trial = edit(&mut cold);
-        let summary = cold.summary();
-        let next = |word: u64| {
-            let spent = trial == Trial::AsBefore && word & TRIAL == 0;
-            (word & IN_FLIGHT_MASK) | if spent { summary & !TRIAL } else { summary }
-        };
+        let granted = edit(&mut cold);
+        let kept = cold.summary(|entry| entry.trial);
+        let spent = cold.summary(|entry| entry.trial && Some(entry.key) == granted);
+        // A pick uses a trial up in the word only; here the owners learn of it. A trial that the word
+        // never showed, because another owner held the channel back, isn't used up.
+        let used = |word: u64| cold.shows_trial && word & TRIAL == 0;
+        let next = |word: u64| (word & IN_FLIGHT_MASK) | if used(word) { spent } else { kept };
         // Under the lock, so that two owners' summaries reach the word in the order they were made.
         let before = self
             .0
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| Some(next(word)))
             .unwrap_or_else(|word| word);
-        let bells = if (before ^ next(before)) & STANDING_MASK == 0 {
+        let (used, after) = (used(before), next(before));
+        if used {
+            let owners = cold.owners.iter_mut();
+            owners.for_each(|entry| entry.trial &= Some(entry.key) == granted);
+        }
+        cold.shows_trial = after & TRIAL != 0;
+        let bells = if (before ^ after) & STANDING_MASK == 0 {
             Vec::new()
         } else {
             cold.bells.clone()
@@ -248,22 +254,15 @@ impl Meter {
     }
 }
 
-/// Whether a change of the cold half grants a new trial.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trial {
-    AsBefore,
-    Granted,
-}
-
 impl Cold {
-    fn entry(&mut self, key: u64, edit: impl FnOnce(&mut Entry) -> Trial) -> Trial {
-        match self.owners.iter_mut().find(|o| o.key == key) {
-            Some(entry) => edit(entry),
-            None => Trial::AsBefore,
+    fn entry(&mut self, key: u64, edit: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.owners.iter_mut().find(|o| o.key == key) {
+            edit(entry);
         }
     }
 
-    fn summary(&self) -> u64 {
+    /// The sums for the word; `trial` says whose trials count.
+    fn summary(&self, trial: impl Fn(&Entry) -> bool) -> u64 {
         let charge: u64 = self.owners.iter().map(|o| u64::from(o.charge)).sum();
         let standing = self.owners.iter().map(|o| o.standing).max();
         // A trial is one owner's word about its own reserve; another owner's reserve stands.
@@ -271,7 +270,7 @@ impl Cold {
             .owners
             .iter()
             .filter(|o| o.standing == Standing::Reserve);
-        let trial = self.owners.iter().any(|o| o.trial) && reserves.all(|o| o.trial);
+        let trial = self.owners.iter().any(&trial) && reserves.all(&trial);
         let bits = match standing.unwrap_or_default() {
             Standing::Open => 0,
             Standing::Reserve => RESERVE,
@@ -316,24 +315,22 @@ impl MeterOwner {
             if entry.standing != Standing::Condemned {
                 entry.standing = standing;
             }
-            Trial::AsBefore
         });
     }
 
     /// How many requests busier than it looks this owner says the channel is.
     pub fn set_charge(&self, requests: u32) {
-        self.edit(|entry| {
-            entry.charge = requests;
-            Trial::AsBefore
-        });
+        self.edit(|entry| entry.charge = requests);
     }
 
     /// Lets one request through as if the channel were open, if this owner holds it in reserve. The
     /// pick that claims the channel uses it up.
     pub fn grant_trial(&self) {
-        self.edit(|entry| {
-            entry.trial = entry.standing == Standing::Reserve;
-            Trial::Granted
+        self.meter.change(|cold| {
+            let reserve = |o: &&mut Entry| o.key == self.key && o.standing == Standing::Reserve;
+            let entry = cold.owners.iter_mut().find(reserve)?;
+            entry.trial = true;
+            Some(self.key)
         });
     }
 
@@ -345,13 +342,16 @@ impl MeterOwner {
             cold.entry(self.key, |entry| {
                 entry.standing = Standing::Condemned;
                 entry.trial = false;
-                Trial::AsBefore
-            })
+            });
+            None
         });
     }
 
-    fn edit(&self, edit: impl FnOnce(&mut Entry) -> Trial) {
-        self.meter.change(|cold| cold.entry(self.key, edit));
+    fn edit(&self, edit: impl FnOnce(&mut Entry)) {
+        self.meter.change(|cold| {
+            cold.entry(self.key, edit);
+            None
+        });
     }
 }
 
@@ -361,10 +361,8 @@ impl Drop for MeterOwner {
             // What is condemned stays so: nobody else may use the channel after its owner went.
             cold.owners
                 .retain(|o| o.key != self.key || o.standing == Standing::Condemned);
-            cold.entry(self.key, |entry| {
-                entry.charge = 0;
-                Trial::AsBefore
-            })
+            cold.entry(self.key, |entry| entry.charge = 0);
+            None
         });
     }
 }

@@ -1,2 +1,7 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod listen;
+pub mod peer;
+mod wait;
+mod wire;

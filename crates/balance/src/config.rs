@@ -1,0 +1,144 @@
+//! The pool's settings.
+
+use std::time::Duration;
+
+use steadfast_core::ConfigError;
+
+/// How a pool sizes, dials, ages and drains its channels.
+///
+/// [`BalanceConfig::default`] suits most services; [`BalanceConfig::bigtable`] is tuned to BigTable
+/// reads. It is validated when the layer is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BalanceConfig {
+    /// The pool's name in metrics, spans and errors. Default `default`.
+    pub name: String,
+    /// Channels dialled at the start. Default 4, `bigtable` 10; from `min` to `max`.
+    pub initial: usize,
+    /// Never fewer channels. Default 4; at least 1.
+    pub min: usize,
+    /// Never more channels, but one for each place. Default 64, `bigtable` 200; from `min` to 10,000.
+    pub max: usize,
+    /// Requests in flight per channel below which the pool shrinks. Default 1; from 1 to
+    /// `max_requests`.
+    pub min_requests: u32,
+    /// Requests in flight per channel above which the pool grows. Default 25, as BigTable's Java and
+    /// Go clients; at least `min_requests`.
+    pub max_requests: u32,
+    /// How often the size is looked at. Default 60 s; from 1 s.
+    pub resize_interval: Duration,
+    /// Channels added or removed at most at one look. Default 2; at least 1.
+    pub resize_step: usize,
+    /// The age at which a channel is replaced by a new one. Default none, `bigtable` 45 min (BigTable
+    /// ends connections after an hour); from 1 s.
+    pub max_age: Option<Duration>,
+    /// A random time up to this is added to each channel's age, so that clients which started together
+    /// don't refresh together. Default 5 min.
+    pub age_jitter: Duration,
+    /// Channels replaced at most per `resize_interval` because of their age. Default 2; at least 1.
+    pub refresh_step: usize,
+    /// How long a removed channel may live on for its open responses. Default 30 min. What is open
+    /// then is ended with an error that is marked as local.
+    pub drain_limit: Duration,
+    /// One budget for a dial: name, TCP, TLS, HTTP/2 preface and first answer. Also the longest that a
+    /// call waits for a first channel. Default 10 s; from 1 ms to 10 min.
+    pub connect_budget: Duration,
+    /// Waits this long for a channel instead of failing at once when all dials fail or all channels
+    /// are in quarantine. Default none: fail at once, as gRPC does without wait-for-ready.
+    pub wait_for_ready: Option<Duration>,
+}
+
+impl Default for BalanceConfig {
+    fn default() -> Self {
+        Self {
+            name: "default".to_owned(),
+            initial: 4,
+            min: 4,
+            max: 64,
+            min_requests: 1,
+            max_requests: 25,
+            resize_interval: Duration::from_secs(60),
+            resize_step: 2,
+            max_age: None,
+            age_jitter: Duration::from_secs(5 * 60),
+            refresh_step: 2,
+            drain_limit: Duration::from_secs(30 * 60),
+            connect_budget: Duration::from_secs(10),
+            wait_for_ready: None,
+        }
+    }
+}
+
+impl BalanceConfig {
+    /// The preset for BigTable reads: 10 channels at first, 4 to 200, refreshed after 45 minutes.
+    #[must_use]
+    pub fn bigtable() -> Self {
+        Self {
+            initial: 10,
+            max: 200,
+            max_age: Some(Duration::from_secs(45 * 60)),
+            ..Self::default()
+        }
+    }
+
+    /// A pool of exactly `channels` channels that never changes its size.
+    #[must_use]
+    pub fn fixed(channels: usize) -> Self {
+        Self {
+            initial: channels,
+            min: channels,
+            max: channels,
+            ..Self::default()
+        }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Whether every setting is in its range.
+    ///
+    /// # Errors
+    /// The first setting that isn't: field, value and range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let second = Duration::from_secs(1);
+        let in_range = |field, value: usize, low: usize, high: usize| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::new(field, value, format!("{low} to {high}")))
+            }
+        };
+        let at_least = |field, value: Duration, low: Duration| {
+            if value >= low {
+                Ok(())
+            } else {
+                Err(ConfigError::new(field, value, format!("{low:?} or more")))
+            }
+        };
+        in_range("balance.min", self.min, 1, 10_000)?;
+        in_range("balance.max", self.max, self.min, 10_000)?;
+        in_range("balance.initial", self.initial, self.min, self.max)?;
+        let most = 1_000_000;
+        in_range("balance.max_requests", self.max_requests as usize, 1, most)?;
+        let (low, high) = (self.min_requests as usize, self.max_requests as usize);
+        in_range("balance.min_requests", low, 1, high)?;
+        in_range("balance.resize_step", self.resize_step, 1, 10_000)?;
+        in_range("balance.refresh_step", self.refresh_step, 1, 10_000)?;
+        at_least("balance.resize_interval", self.resize_interval, second)?;
+        at_least("balance.max_age", self.max_age.unwrap_or(second), second)?;
+        let budget = self.connect_budget;
+        at_least("balance.connect_budget", budget, Duration::from_millis(1))?;
+        if budget > Duration::from_secs(600) {
+            return Err(ConfigError::new(
+                "balance.connect_budget",
+                budget,
+                "1ms to 600s",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The errors that the pool makes itself: each a `tonic::Status` whose source is the local mark.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use steadfast_core::{BoxError, ChannelId, Local, LocalKind, Place};
+use tonic::{Code, Status};
+
+/// A dial that failed: the place that was tried, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct DialFailure {
+    pub(crate) place: Place,
+    cause: Arc<dyn Error + Send + Sync>,
+}
+
+impl DialFailure {
+    pub(crate) fn new(place: Place, cause: BoxError) -> Self {
+        Self {
+            place,
+            cause: cause.into(),
+        }
+    }
+}
+
+impl fmt::Display for DialFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, cause) = (&self.place, &self.cause);
+        let deepest = steadfast_classify::deepest_cause(&**cause);
+        if cause.to_string().contains(&deepest) {
+            write!(f, "dialling {place}: {cause}")
+        } else {
+            write!(f, "dialling {place}: {cause}: {deepest}")
+        }
+    }
+}
+
+impl Error for DialFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+/// A dial whose budget ran out.
+#[derive(Debug)]
+pub(crate) struct DialTimeout(pub(crate) std::time::Duration);
+
+impl fmt::Display for DialTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no channel within the connect budget of {:?}", self.0)
+    }
+}
+
+impl Error for DialTimeout {}
+
+/// A status with the local mark as its source: what a caller gets, and what layers above recognise.
+pub(crate) fn local(kind: LocalKind, message: String, cause: Option<BoxError>) -> BoxError {
+    let code = match kind {
+        LocalKind::Deadline => Code::DeadlineExceeded,
+        _ => Code::Unavailable,
+    };
+    let mut status = Status::new(code, message.clone());
+    let mark = Local::new(kind, message);
+    status.set_source(Arc::new(match cause {
+        Some(cause) => mark.because_of(cause),
+        None => mark,
+    }));
+    Box::new(status)
+}
+
+pub(crate) fn closed(pool: &str) -> BoxError {
+    let message = format!("pool {pool:?} was closed");
+    local(LocalKind::Closed, message, None)
+}
+
+pub(crate) fn drained(id: ChannelId, limit: std::time::Duration) -> BoxError {
+    let message = format!(
+        "channel {id} was removed, and its response was still open after the drain limit of {limit:?}"
+    );
+    local(LocalKind::Drained, message, None)
+}

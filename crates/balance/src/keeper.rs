@@ -1,0 +1,309 @@
+//! The task that keeps a pool's channels: it carries out what the plan decides.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak, atomic::Ordering},
+};
+
+use steadfast_classify::deepest_cause;
+use steadfast_core::{BoxError, ChannelId, Metered, Place, Standing, now};
+use tokio::{
+    select,
+    task::{AbortHandle, JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+
+use crate::{
+    Connectivity, Places,
+    error::{DialFailure, DialTimeout},
+    member::{Member, Roster, Signals},
+    plan::{Action, Plan, Why},
+    shared::Shared,
+};
+
+type Dialled<S> = (ChannelId, Result<Metered<S>, BoxError>);
+
+pub(crate) struct Keeper<S> {
+    shared: Weak<Shared<S>>,
+    signals: Arc<Signals>,
+    places: Places,
+    plan: Plan,
+    members: Vec<Arc<Member<S>>>,
+    draining: Vec<(Arc<Member<S>>, Instant)>,
+    dials: JoinSet<Dialled<S>>,
+    running: HashMap<ChannelId, (AbortHandle, Place)>,
+    last_failure: Option<Arc<DialFailure>>,
+    /// Whether the roster has to be published anew.
+    dirty: bool,
+}
+
+impl<S: Clone + Send + Sync + 'static> Keeper<S> {
+    pub(crate) fn new(shared: &Arc<Shared<S>>) -> Self {
+        let mut places = shared.places.clone();
+        let mut plan = Plan::new(&shared.config, fastrand::u64(..), now());
+        plan.on_places(places.current());
+        Self {
+            shared: Arc::downgrade(shared),
+            signals: Arc::clone(&shared.signals),
+            places,
+            plan,
+            members: Vec::new(),
+            draining: Vec::new(),
+            dials: JoinSet::new(),
+            running: HashMap::new(),
+            last_failure: None,
+            dirty: true,
+        }
+    }
+
+    /// Runs until the last clone of the pool is gone, or it is closed and empty. Dropping the task
+    /// gives up its dials.
+    pub(crate) async fn run(mut self) {
+        let signals = Arc::clone(&self.signals);
+        loop {
+            // Armed before the look, so that no change in between is missed.
+            let standing = signals.standing.notified();
+            tokio::pin!(standing);
+            standing.as_mut().enable();
+            let Some(deadline) = self.turn() else {
+                return;
+            };
+            select! {
+                () = standing => {}
+                () = signals.work.notified() => {}
+                () = sleep_until(deadline) => {}
+                () = self.places.changed() => {
+                    let places = self.places.current();
+                    self.plan.on_places(places);
+                    self.dirty = true;
+                }
+                Some(done) = self.dials.join_next() => self.on_dial(done),
+            }
+        }
+    }
+
+    /// Looks at everything once and acts. Says when to look again, at the latest.
+    fn turn(&mut self) -> Option<Instant> {
+        let shared = self.shared.upgrade()?;
+        let now = now();
+        if shared.is_closed() {
+            self.plan.on_close();
+        }
+        self.plan.on_warm(shared.warm.load(Ordering::Relaxed));
+        self.look_for_condemned(now);
+        self.plan.on_deadline(now);
+        if self.plan.next_interval() <= now {
+            self.on_interval(&shared, now);
+        }
+        while let Some(action) = self.plan.next_action() {
+            self.act(&shared, action, now);
+        }
+        self.look_at_draining(&shared, now);
+        if std::mem::take(&mut self.dirty) {
+            self.publish(&shared);
+        }
+        // A standing that changed may let a waiting call go on, whatever else changed.
+        self.signals.changed.notify_waiters();
+        if shared.is_closed() && self.draining.is_empty() {
+            return None;
+        }
+        let limits = self.draining.iter().map(|(_, limit)| *limit);
+        let deadlines = limits.chain(self.plan.next_deadline());
+        deadlines.chain([self.plan.next_interval()]).min()
+    }
+
+    fn look_for_condemned(&mut self, now: Instant) {
+        for member in &self.members {
+            let channel = &member.channel;
+            if channel.meter.read().standing() == Standing::Condemned {
+                let cause = channel.meter.condemned_for();
+                tracing::info!(channel = %channel.id, place = %channel.place, ?cause, "channel lost");
+                self.plan.on_condemned(channel.id, now);
+                self.dirty = true;
+            }
+        }
+    }
+
+    fn on_interval(&mut self, shared: &Shared<S>, now: Instant) {
+        let open: u64 = self
+            .members
+            .iter()
+            .map(|m| u64::from(m.channel.meter.read().in_flight()))
+            .sum();
+        let peak = shared.peak.swap(open, Ordering::Relaxed).max(open);
+        let members = &self.members;
+        let fact = |id| {
+            let member = members.iter().find(|member| member.channel.id == id)?;
+            let reading = member.channel.meter.read();
+            Some((reading.in_flight(), reading.standing()))
+        };
+        let before = self.plan.size();
+        let change = self.plan.on_interval(peak, fact, now);
+        if change != 0 {
+            let after = self.plan.size();
+            tracing::info!(
+                pool = shared.config.name,
+                before,
+                after,
+                peak,
+                "pool resized"
+            );
+            shared.metrics().resized(change);
+        }
+        self.dirty = true;
+    }
+
+    fn act(&mut self, shared: &Arc<Shared<S>>, action: Action, now: Instant) {
+        self.dirty = true;
+        match action {
+            Action::Dial { id, place } => self.dial(shared, id, place),
+            Action::Abort { id } => {
+                if let Some((task, _)) = self.running.remove(&id) {
+                    task.abort();
+                }
+            }
+            Action::Drain { id, why } => {
+                let is_it = |member: &Arc<Member<S>>| member.channel.id == id;
+                if let Some(index) = self.members.iter().position(is_it) {
+                    let member = self.members.swap_remove(index);
+                    tracing::info!(channel = %id, place = %member.channel.place, ?why, "channel drains");
+                    if why == Why::Replaced {
+                        shared.metrics().replaced("replaced");
+                    }
+                    // Shut first: a call that holds the old roster can't claim it any more.
+                    member.channel.owner.set_standing(Standing::Shut);
+                    member.channel.draining.store(true, Ordering::SeqCst);
+                    self.draining
+                        .push((member, now + shared.config.drain_limit));
+                }
+            }
+        }
+    }
+
+    fn dial(&mut self, shared: &Arc<Shared<S>>, id: ChannelId, place: Place) {
+        tracing::debug!(channel = %id, %place, "dialling");
+        let budget = shared.config.connect_budget;
+        let warm_up = Arc::clone(&shared.warm_up);
+        let weak = Weak::clone(&self.shared);
+        let to = place.clone();
+        let task = self.dials.spawn(async move {
+            let began = now();
+            let connect = async {
+                // The factory runs on the dial's own task: what it does, and a panic, stay there.
+                let dial = {
+                    let shared = weak.upgrade().ok_or("the pool is gone")?;
+                    (shared.factory)(id, &to)
+                };
+                dial.await
+            };
+            let made = match timeout(budget, connect).await {
+                Ok(Ok(made)) => made,
+                Ok(Err(error)) => return (id, Err(error)),
+                Err(_) => return (id, Err(DialTimeout(budget).into())),
+            };
+            let left = budget.saturating_sub(now() - began);
+            let warmed = warm_up.warm(made.clone(), left).await;
+            (id, warmed.map(|()| made))
+        });
+        self.running.insert(id, (task, place));
+    }
+
+    fn on_dial(&mut self, done: Result<Dialled<S>, JoinError>) {
+        self.dirty = true;
+        let (id, result) = match done {
+            Ok(dialled) => dialled,
+            Err(error) => {
+                let is_it = |(id, (task, _)): (&ChannelId, &(AbortHandle, Place))| {
+                    (task.id() == error.id()).then_some(*id)
+                };
+                // An aborted dial isn't among the running ones any more.
+                let Some(id) = self.running.iter().find_map(is_it) else {
+                    return;
+                };
+                (id, Err("the channel factory panicked".into()))
+            }
+        };
+        let Some((_, place)) = self.running.remove(&id) else {
+            return;
+        };
+        match result {
+            Ok(made) => self.on_dialled(id, made, place),
+            Err(error) => {
+                let deepest = deepest_cause(&*error);
+                tracing::warn!(channel = %id, %place, %error, deepest, "a dial failed");
+                self.last_failure = Some(Arc::new(DialFailure::new(place, error)));
+                self.plan.on_dial_failed(id, now());
+            }
+        }
+    }
+
+    fn on_dialled(&mut self, id: ChannelId, made: Metered<S>, place: Place) {
+        if self.plan.on_dialled(id, now()) {
+            tracing::info!(channel = %id, %place, "channel ready");
+            self.last_failure = None;
+            let member = Member::new(id, place, made, &self.signals, now());
+            self.members.push(Arc::new(member));
+        }
+    }
+
+    /// Lets go of drained channels, and cuts those whose time is over.
+    fn look_at_draining(&mut self, shared: &Shared<S>, now: Instant) {
+        let before = self.draining.len();
+        self.draining.retain(|(member, limit)| {
+            let channel = &member.channel;
+            let open = channel.meter.read().in_flight();
+            if *limit <= now && !channel.cut.is_thrown() {
+                tracing::warn!(channel = %channel.id, open, "drain limit reached");
+                shared.metrics().failed_locally(u64::from(open));
+                channel.cut.throw();
+            }
+            open > 0 && !channel.cut.is_thrown()
+        });
+        self.dirty |= before != self.draining.len();
+    }
+
+    fn publish(&self, shared: &Shared<S>) {
+        let connecting = self
+            .plan
+            .connecting()
+            .map(|(place, failures)| (place.clone(), failures));
+        let roster = Roster {
+            meters: self
+                .members
+                .iter()
+                .map(|m| m.channel.meter.clone())
+                .collect(),
+            members: self.members.clone(),
+            draining: self
+                .draining
+                .iter()
+                .map(|(member, _)| Arc::clone(member))
+                .collect(),
+            connecting: connecting.collect(),
+            hopeful: self.plan.is_hopeful(),
+            last_failure: self.last_failure.clone(),
+        };
+        let connectivity = if shared.is_closed() {
+            Connectivity::Closed
+        } else if !roster.members.is_empty() {
+            Connectivity::Ready
+        } else if roster.hopeful {
+            Connectivity::Connecting
+        } else {
+            Connectivity::Failing
+        };
+        shared.metrics().channels(&roster);
+        let ready = roster.members.len();
+        let alive = ready + roster.draining.len();
+        shared.roster.store(Arc::new(roster));
+        shared
+            .connectivity
+            .send_if_modified(|last| std::mem::replace(last, connectivity) != connectivity);
+        shared
+            .ready
+            .send_if_modified(|last| std::mem::replace(last, ready) != ready);
+        shared
+            .alive
+            .send_if_modified(|last| std::mem::replace(last, alive) != alive);
+    }
+}

@@ -1,0 +1,160 @@
+//! The channels that are in the pool now, and the lease that a request holds on one of them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+};
+
+use steadfast_core::{ChannelId, CutSwitch, Meter, MeterOwner, Metered, Place};
+use tokio::{sync::Notify, time::Instant};
+
+/// What calls, channels and the keeper tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// A waiting call may find a channel now. `notify_one` for a place that was given back,
+    /// `notify_waiters` for all else.
+    pub(crate) changed: Arc<Notify>,
+    /// A channel's standing changed. Only `notify_waiters`.
+    pub(crate) standing: Arc<Notify>,
+    /// The keeper has to act.
+    pub(crate) work: Notify,
+    /// Calls that wait for a channel.
+    pub(crate) waiting: AtomicUsize,
+}
+
+impl Signals {
+    /// Counts a call that waits, before it looks for a channel once more.
+    pub(crate) fn wait_begins(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Either this call sees the place that a lease gives back, or the lease sees this call.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn wait_ends(&self) {
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn anyone_waits(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// One channel of the pool, without its service.
+pub(crate) struct Channel {
+    pub(crate) id: ChannelId,
+    pub(crate) place: Place,
+    pub(crate) meter: Meter,
+    pub(crate) owner: MeterOwner,
+    /// Ends what is still open when the time to drain is over.
+    pub(crate) cut: CutSwitch,
+    pub(crate) since: Instant,
+    pub(crate) picks: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) draining: AtomicBool,
+    signals: Arc<Signals>,
+}
+
+/// One channel of the pool with its service.
+pub(crate) struct Member<S> {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) service: S,
+}
+
+impl<S> Member<S> {
+    pub(crate) fn new(
+        id: ChannelId,
+        place: Place,
+        made: Metered<S>,
+        signals: &Arc<Signals>,
+        now: Instant,
+    ) -> Self {
+        let meter = made.meter().clone();
+        meter.ring_on_change(Arc::clone(&signals.standing));
+        let channel = Channel {
+            id,
+            place,
+            owner: meter.owner(),
+            meter,
+            cut: CutSwitch::new(),
+            since: now,
+            picks: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            signals: Arc::clone(signals),
+        };
+        Self {
+            channel: Arc::new(channel),
+            service: made.into_service(),
+        }
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("id", &self.id)
+            .field("place", &self.place)
+            .field("meter", &self.meter.read())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request's claim on a channel: one in flight until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<Channel>);
+
+impl Lease {
+    /// Takes over a claim that was made on the channel's meter.
+    pub(crate) fn claimed(channel: Arc<Channel>) -> Self {
+        channel.picks.fetch_add(1, Ordering::Relaxed);
+        Self(channel)
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let channel = &*self.0;
+        let before = channel.meter.release();
+        if channel.signals.anyone_waits() {
+            channel.signals.changed.notify_one();
+        }
+        if before == 1 && channel.draining.load(Ordering::Relaxed) {
+            channel.signals.work.notify_one();
+        }
+    }
+}
+
+/// The channels that may be picked, as the keeper last published them.
+pub(crate) struct Roster<S> {
+    pub(crate) members: Vec<Arc<Member<S>>>,
+    /// The members' meters in the same order: a pick reads these and nothing else.
+    pub(crate) meters: Vec<Meter>,
+    /// Channels on their way out that still have open responses.
+    pub(crate) draining: Vec<Arc<Member<S>>>,
+    /// Slots without a channel: their place, and failed dials in a row.
+    pub(crate) connecting: Vec<(Place, u32)>,
+    /// Whether a call may wait for a dial: one is under way whose slot's last dial didn't fail.
+    pub(crate) hopeful: bool,
+    /// The last dial that failed since a channel was ready.
+    pub(crate) last_failure: Option<Arc<crate::error::DialFailure>>,
+}
+
+impl<S> Default for Roster<S> {
+    fn default() -> Self {
+        Self {
+            members: Vec::new(),
+            meters: Vec::new(),
+            draining: Vec::new(),
+            connecting: Vec::new(),
+            hopeful: true,
+            last_failure: None,
+        }
+    }
+}

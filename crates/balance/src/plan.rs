@@ -1,0 +1,398 @@
+//! What channels the pool should have, and what to do about it.
+//!
+//! A plain state machine: facts go in with the time, actions come out. Each *slot* is one channel's
+//! worth of the pool's size:
+//!
+//! ```text
+//!            dialled                    condemned (lived)
+//!  dialling ─────────► live ─────────────────────────────► dialling
+//!     │  ▲              │ aged                 condemned at once
+//!     │  │ time         ▼                              │
+//!     │  └────────── waiting ◄─────────────────────────┘
+//!     └─ failed ───────►            (a live slot can dial its replacement meanwhile)
+//! ```
+
+use std::{collections::VecDeque, time::Duration};
+
+use steadfast_core::{ChannelId, Place, Standing};
+use tokio::time::Instant;
+
+use crate::{BalanceConfig, backoff::backoff, sizer::Sizer};
+
+/// A channel that is lost sooner than this after it was ready counts as a failed dial.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// What the pool is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Dial this place for a channel with this id.
+    Dial { id: ChannelId, place: Place },
+    /// Give up the dial for this channel.
+    Abort { id: ChannelId },
+    /// Give this channel no new request, and let it go when its last response has ended.
+    Drain { id: ChannelId, why: Why },
+}
+
+/// Why a channel leaves the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Condemned,
+    Replaced,
+    Shrunk,
+    PlaceRemoved,
+}
+
+/// What a channel's meter says, for the choice of which to remove.
+pub(crate) type Fact = (u32, Standing);
+
+#[derive(Debug)]
+struct Slot {
+    place: Place,
+    live: Option<Live>,
+    dial: Dial,
+    /// Failed dials in a row; a channel that was lost at once is one.
+    failures: u32,
+    /// Whether the last result of a dial was a failure.
+    failed_last: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    id: ChannelId,
+    /// Another than the slot's while the channel is being moved.
+    place: Place,
+    since: Instant,
+    expires: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Dial {
+    Idle,
+    Running(ChannelId),
+    Waiting(Instant),
+}
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    config: BalanceConfig,
+    sizer: Sizer,
+    places: Vec<Place>,
+    slots: Vec<Slot>,
+    /// How many slots it wants; fewer are there only while it has no place.
+    wanted: usize,
+    next_interval: Instant,
+    random: fastrand::Rng,
+    actions: VecDeque<Action>,
+}
+
+impl Plan {
+    pub(crate) fn new(config: &BalanceConfig, seed: u64, now: Instant) -> Self {
+        Self {
+            config: config.clone(),
+            sizer: Sizer::new(config),
+            places: Vec::new(),
+            slots: Vec::new(),
+            wanted: config.initial,
+            next_interval: now + config.resize_interval,
+            random: fastrand::Rng::with_seed(seed),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// What to do next, until there is nothing.
+    pub(crate) fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Plan::on_deadline`] has something to do next. Intervals are apart.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let waits = self.slots.iter().filter_map(|slot| match slot.dial {
+            Dial::Waiting(until) => Some(until),
+            _ => None,
+        });
+        waits.min()
+    }
+
+    /// When [`Plan::on_interval`] is due.
+    pub(crate) fn next_interval(&self) -> Instant {
+        self.next_interval
+    }
+
+    /// Channels that the pool counts in its size.
+    pub(crate) fn size(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether a dial is under way whose slot's last dial didn't fail: a call may wait for it.
+    pub(crate) fn is_hopeful(&self) -> bool {
+        let hopeful = |slot: &Slot| matches!(slot.dial, Dial::Running(_)) && !slot.failed_last;
+        self.slots.iter().any(hopeful)
+    }
+
+    /// The places of the slots that have no live channel.
+    pub(crate) fn connecting(&self) -> impl Iterator<Item = (&Place, u32)> {
+        let idle = self.slots.iter().filter(|slot| slot.live.is_none());
+        idle.map(|slot| (&slot.place, slot.failures))
+    }
+
+    /// The pool's places are these now.
+    pub(crate) fn on_places(&mut self, places: Vec<Place>) {
+        self.places.clear();
+        for place in places {
+            if !self.places.contains(&place) {
+                self.places.push(place);
+            }
+        }
+        let (kept, removed): (Vec<_>, _) = std::mem::take(&mut self.slots)
+            .into_iter()
+            .partition(|slot| self.places.contains(&slot.place));
+        self.slots = kept;
+        for slot in &mut self.slots {
+            // A channel that was being moved away from a place that is gone now.
+            if let Some(live) = slot.live.take_if(|live| !self.places.contains(&live.place)) {
+                let id = live.id;
+                let why = Why::PlaceRemoved;
+                self.actions.push_back(Action::Drain { id, why });
+            }
+        }
+        removed
+            .into_iter()
+            .for_each(|slot| self.discard(slot, Why::PlaceRemoved));
+        for place in self.places.clone() {
+            if !self.slots.iter().any(|slot| slot.place == place) {
+                self.add_slot(place);
+            }
+        }
+        self.fill();
+    }
+
+    /// At least this many channels are asked for; the maximum holds.
+    pub(crate) fn on_warm(&mut self, channels: usize) {
+        self.wanted = self.wanted.max(channels.min(self.config.max));
+        self.fill();
+    }
+
+    /// A dial led to a ready channel. Says whether the pool takes it.
+    pub(crate) fn on_dialled(&mut self, id: ChannelId, now: Instant) -> bool {
+        let expires = self.config.max_age.map(|age| {
+            let jitter = self.config.age_jitter.mul_f64(self.random.f64());
+            now + age + jitter
+        });
+        let Some(slot) = self.dialling(id) else {
+            return false;
+        };
+        slot.dial = Dial::Idle;
+        slot.failed_last = false;
+        let place = slot.place.clone();
+        let live = Live {
+            id,
+            place,
+            since: now,
+            expires,
+        };
+        let old = slot.live.replace(live);
+        if let Some(old) = old {
+            self.drain(old.id, Why::Replaced);
+        }
+        true
+    }
+
+    /// A dial failed.
+    pub(crate) fn on_dial_failed(&mut self, id: ChannelId, now: Instant) {
+        let random = self.random.f64();
+        if let Some(slot) = self.dialling(id) {
+            slot.fail(random, now);
+        }
+    }
+
+    /// A channel can't be used any more.
+    pub(crate) fn on_condemned(&mut self, id: ChannelId, now: Instant) {
+        let random = self.random.f64();
+        let mut slots = self.slots.iter_mut();
+        let is_it = |slot: &&mut Slot| slot.live.as_ref().is_some_and(|live| live.id == id);
+        let Some(slot) = slots.find(is_it) else {
+            return;
+        };
+        let lived = slot
+            .live
+            .take()
+            .map_or(Duration::ZERO, |live| now - live.since);
+        if slot.dial == Dial::Idle {
+            if lived < SETTLED {
+                slot.fail(random, now);
+            } else {
+                slot.failures = 0;
+                slot.dial_now(&mut self.actions);
+            }
+        }
+        self.drain(id, Why::Condemned);
+    }
+
+    /// The time that [`Plan::next_deadline`] named has come.
+    pub(crate) fn on_deadline(&mut self, now: Instant) {
+        for slot in &mut self.slots {
+            if matches!(slot.dial, Dial::Waiting(until) if until <= now) {
+                slot.dial_now(&mut self.actions);
+            }
+        }
+    }
+
+    /// An interval is over, with this peak of requests in flight. Says by how much the size changes.
+    pub(crate) fn on_interval(
+        &mut self,
+        peak: u64,
+        fact: impl Fn(ChannelId) -> Option<Fact>,
+        now: Instant,
+    ) -> isize {
+        self.next_interval = now + self.config.resize_interval;
+        let change = self.sizer.change(self.slots.len(), peak);
+        self.wanted = self.slots.len().saturating_add_signed(change);
+        if change < 0 {
+            self.shrink(change.unsigned_abs(), fact);
+        }
+        self.fill();
+        let moved = self.even_out(now);
+        self.refresh(self.config.refresh_step.saturating_sub(moved), now);
+        change
+    }
+
+    /// Ends everything: no slot is left.
+    pub(crate) fn on_close(&mut self) {
+        self.on_places(Vec::new());
+    }
+
+    fn dialling(&mut self, id: ChannelId) -> Option<&mut Slot> {
+        self.slots
+            .iter_mut()
+            .find(|slot| slot.dial == Dial::Running(id))
+    }
+
+    fn fill(&mut self) {
+        while self.slots.len() < self.wanted {
+            let Some(place) = self.emptiest() else {
+                return;
+            };
+            self.add_slot(place);
+        }
+    }
+
+    /// The place with the fewest slots; the first of equals.
+    fn emptiest(&self) -> Option<Place> {
+        self.places
+            .iter()
+            .min_by_key(|place| self.slots_of(place))
+            .cloned()
+    }
+
+    fn slots_of(&self, place: &Place) -> usize {
+        self.slots
+            .iter()
+            .filter(|slot| slot.place == *place)
+            .count()
+    }
+
+    fn add_slot(&mut self, place: Place) {
+        let mut slot = Slot {
+            place,
+            live: None,
+            dial: Dial::Idle,
+            failures: 0,
+            failed_last: false,
+        };
+        slot.dial_now(&mut self.actions);
+        self.slots.push(slot);
+    }
+
+    /// Removes slots: those without a channel first (theirs was condemned or never came), then
+    /// quarantined ones, then those with the fewest in flight, then the youngest. The last one of a
+    /// place stays.
+    fn shrink(&mut self, count: usize, fact: impl Fn(ChannelId) -> Option<Fact>) {
+        for _ in 0..count {
+            let worth = |slot: &Slot| {
+                let live = slot.live.as_ref()?;
+                let (in_flight, standing) = fact(live.id).unwrap_or_default();
+                let sound = standing < Standing::Shut;
+                Some((sound, in_flight, std::cmp::Reverse(live.since)))
+            };
+            let spare = |index: &usize| self.slots_of(&self.slots[*index].place) > 1;
+            let candidates = (0..self.slots.len()).filter(spare);
+            let Some(index) = candidates.min_by_key(|index| worth(&self.slots[*index])) else {
+                return;
+            };
+            let slot = self.slots.remove(index);
+            self.discard(slot, Why::Shrunk);
+        }
+    }
+
+    /// Moves a channel from the fullest place to the emptiest one, if they differ by two or more: the
+    /// new one is dialled first. Says how many it moved.
+    fn even_out(&mut self, now: Instant) -> usize {
+        let Some(emptiest) = self.emptiest() else {
+            return 0;
+        };
+        let fullest = self.places.iter().max_by_key(|place| self.slots_of(place));
+        let uneven = fullest.filter(|full| self.slots_of(full) >= self.slots_of(&emptiest) + 2);
+        let Some(fullest) = uneven.cloned() else {
+            return 0;
+        };
+        let settled = |slot: &&mut Slot| slot.place == fullest && slot.dial == Dial::Idle;
+        let Some(slot) = self.slots.iter_mut().find(settled) else {
+            return 0;
+        };
+        slot.place = emptiest;
+        slot.dial = Dial::Waiting(now);
+        self.on_deadline(now);
+        1
+    }
+
+    /// Dials replacements for the oldest channels that have reached their age.
+    fn refresh(&mut self, count: usize, now: Instant) {
+        for _ in 0..count {
+            let due = |slot: &&mut Slot| {
+                let expired = slot
+                    .live
+                    .as_ref()
+                    .and_then(|live| live.expires)
+                    .is_some_and(|at| at <= now);
+                expired && slot.dial == Dial::Idle
+            };
+            let age = |slot: &&mut Slot| slot.live.as_ref().map(|live| live.since);
+            match self.slots.iter_mut().filter(due).min_by_key(age) {
+                Some(slot) => slot.dial_now(&mut self.actions),
+                None => return,
+            }
+        }
+    }
+
+    fn discard(&mut self, slot: Slot, why: Why) {
+        if let Dial::Running(id) = slot.dial {
+            self.actions.push_back(Action::Abort { id });
+        }
+        if let Some(live) = slot.live {
+            self.drain(live.id, why);
+        }
+    }
+
+    fn drain(&mut self, id: ChannelId, why: Why) {
+        self.actions.push_back(Action::Drain { id, why });
+    }
+}
+
+impl Slot {
+    fn dial_now(&mut self, actions: &mut VecDeque<Action>) {
+        let id = ChannelId::next();
+        self.dial = Dial::Running(id);
+        let place = self.place.clone();
+        actions.push_back(Action::Dial { id, place });
+    }
+
+    fn fail(&mut self, random: f64, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        self.failed_last = true;
+        self.dial = Dial::Waiting(now + backoff(self.failures, random));
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,369 @@
+//! The pool as a service, and the future of one call.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use steadfast_core::{Attempt, BoxError, LocalKind, Observed, ObservedBody, Standing};
+use tower_service::Service;
+use tracing::{Span, field::Empty};
+
+use crate::{
+    error,
+    member::{Lease, Roster},
+    observe::BalanceObserver,
+    shared::Shared,
+    wait::{Over, Wait},
+};
+
+/// Many channels as one service: each request goes to the least loaded one.
+///
+/// Made by [`BalanceLayer`](crate::BalanceLayer). Cheap to clone; all clones share the channels, which
+/// are let go with the last one. It is always ready: a request that has to wait for a channel waits in
+/// its own future, where its deadline is known. Dropping that future at any point is safe.
+pub struct Balance<S> {
+    pub(crate) shared: Arc<Shared<S>>,
+}
+
+impl<S> Clone for Balance<S> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Balance<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Balance")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, Q, B> Service<Request<Q>> for Balance<S>
+where
+    S: Service<Request<Q>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ObservedBody<B, BalanceObserver>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S, Q>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        if self.shared.is_closed() {
+            return Poll::Ready(Err(error::closed(&self.shared.config.name)));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        // Counted here and not at the first poll, so that a burst sees itself.
+        let picked = shared
+            .pick(&request, false)
+            .map(|(lease, member)| Picked::new(lease, member.service.clone()));
+        ResponseFuture {
+            shared,
+            request: Some(request),
+            picked,
+            wait: None,
+            repicks: 0,
+            call: None,
+            span: Span::none(),
+        }
+    }
+}
+
+/// A channel that was claimed for a request, with its service.
+struct Picked<S> {
+    lease: Lease,
+    service: S,
+    /// While the service isn't ready: hears of changes of standing.
+    wait: Option<Box<Wait>>,
+}
+
+impl<S> Picked<S> {
+    fn new(lease: Lease, service: S) -> Self {
+        Self {
+            lease,
+            service,
+            wait: None,
+        }
+    }
+}
+
+pin_project! {
+    /// The future of one call through the pool: waits for a channel if it has to, then for the
+    /// response's head.
+    pub struct ResponseFuture<S, Q>
+    where
+        S: Service<Request<Q>>,
+    {
+        shared: Arc<Shared<S>>,
+        // None once it was given to a channel.
+        request: Option<Request<Q>>,
+        picked: Option<Picked<S>>,
+        wait: Option<Box<Wait>>,
+        repicks: usize,
+        #[pin]
+        call: Option<Observed<S::Future, BalanceObserver>>,
+        span: Span,
+    }
+}
+
+impl<S: Service<Request<Q>>, Q> fmt::Debug for ResponseFuture<S, Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture")
+            .field("sent", &self.request.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, Q, B> Future for ResponseFuture<S, Q>
+where
+    S: Service<Request<Q>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Output = Result<Response<ObservedBody<B, BalanceObserver>>, BoxError>;
+
+    /// # Panics
+    /// When it is polled after it resolved, or outside a tokio runtime at the pool's first call.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.call.is_none() {
+            self.shared.start();
+            let picked = ready!(self.as_mut().poll_picked(cx))?;
+            self.as_mut().send(picked);
+        }
+        let this = self.project();
+        let _entered = this.span.enter();
+        let call = this.call.as_pin_mut();
+        // Pending: the channel's future, or the observer, holds the waker.
+        call.expect("set just above").poll(cx)
+    }
+}
+
+impl<S, Q, B> ResponseFuture<S, Q>
+where
+    S: Service<Request<Q>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+{
+    /// A claimed channel whose service is ready.
+    fn poll_picked(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Picked<S>, BoxError>> {
+        let this = self.project();
+        let request = this.request.as_ref().expect("polled after it resolved");
+        loop {
+            let picked = match this.picked {
+                Some(picked) => picked,
+                None => {
+                    let found = ready!(poll_pick(this.shared, request, this.wait, cx))?;
+                    this.picked.insert(found)
+                }
+            };
+            match ready!(picked.poll_ready(this.shared, request, cx)) {
+                Ready::Yes => return Poll::Ready(Ok(this.picked.take().expect("it is ready"))),
+                Ready::Elsewhere => *this.picked = None,
+                Ready::Refused(error) => return Poll::Ready(Err(error)),
+                Ready::Lost(cause) => {
+                    let (id, place) = (picked.lease.channel().id, &picked.lease.channel().place);
+                    let text = format!("channel {id} to {place} can't be used: {cause}");
+                    picked.lease.channel().owner.condemn(text.clone());
+                    *this.picked = None;
+                    *this.repicks += 1;
+                    // Each channel of the largest pool may be lost once, then something else is wrong.
+                    if *this.repicks > this.shared.config.max {
+                        let error = error::local(LocalKind::NoChannel, text, Some(cause));
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the request to the channel.
+    fn send(self: Pin<&mut Self>, picked: Picked<S>) {
+        let mut this = self.project();
+        let mut request = this.request.take().expect("it was looked at just before");
+        let Picked {
+            lease,
+            mut service,
+            wait,
+        } = picked;
+        for wait in this.wait.take().iter().chain(&wait) {
+            this.shared.metrics().waited(wait.time());
+            wait.charge_to(request.headers_mut());
+        }
+        this.shared.metrics().picks.increment(1);
+        let channel = lease.channel();
+        *this.span = tracing::debug_span!(
+            "call",
+            pool = this.shared.config.name,
+            path = request.uri().path(),
+            channel = %channel.id,
+            place = %channel.place,
+            outcome = Empty,
+        );
+        let attempt = request.extensions().get::<Attempt>().cloned();
+        if let Some(attempt) = &attempt {
+            attempt.picked(channel.id, channel.place.clone());
+        }
+        let limit = this.shared.config.drain_limit;
+        let observer = BalanceObserver::new(lease, attempt, this.span.clone(), limit);
+        let call = this.span.in_scope(|| service.call(request));
+        this.call.set(Some(Observed::new(call, observer)));
+    }
+}
+
+/// Looks for a channel, and waits for one as long as there is hope.
+fn poll_pick<S: Clone, Q>(
+    shared: &Arc<Shared<S>>,
+    request: &Request<Q>,
+    wait: &mut Option<Box<Wait>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Picked<S>, BoxError>> {
+    let config = &shared.config;
+    loop {
+        if let Some(wait) = wait {
+            wait.arm();
+        }
+        if let Some((lease, member)) = shared.pick(request, wait.is_some()) {
+            return Poll::Ready(Ok(Picked::new(lease, member.service.clone())));
+        }
+        let roster = shared.roster.load();
+        let patient = roster.hopeful || config.wait_for_ready.is_some();
+        if shared.is_closed() {
+            return Poll::Ready(Err(error::closed(&config.name)));
+        }
+        if !patient {
+            return Poll::Ready(Err(refusal(shared, &roster, None)));
+        }
+        let Some(wait) = wait else {
+            let limit = config.wait_for_ready.unwrap_or(config.connect_budget);
+            let bell = &shared.signals.changed;
+            let begun = Wait::begin(&shared.signals, bell, request.headers(), Some(limit));
+            *wait = Some(Box::new(begun));
+            continue;
+        };
+        // Pending: the wait holds the waker.
+        if let Err(over) = ready!(wait.poll_news(cx)) {
+            return Poll::Ready(Err(refusal(shared, &roster, Some((over, wait)))));
+        }
+    }
+}
+
+/// Whether a claimed channel's service can be called.
+enum Ready {
+    Yes,
+    /// Not now, and the request had better go elsewhere.
+    Elsewhere,
+    /// Never again.
+    Lost(BoxError),
+    /// The caller's deadline has passed.
+    Refused(BoxError),
+}
+
+impl<S> Picked<S> {
+    fn poll_ready<Q>(
+        &mut self,
+        shared: &Arc<Shared<S>>,
+        request: &Request<Q>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Ready>
+    where
+        S: Service<Request<Q>>,
+        S::Error: Into<BoxError>,
+    {
+        loop {
+            if let Some(wait) = &mut self.wait {
+                wait.arm();
+                let standing = self.lease.channel().meter.read().standing();
+                if standing >= Standing::Shut {
+                    return Poll::Ready(Ready::Elsewhere);
+                }
+            }
+            match self.service.poll_ready(cx) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ready::Yes),
+                Poll::Ready(Err(error)) => return Poll::Ready(Ready::Lost(error.into())),
+                Poll::Pending => {}
+            }
+            let Some(wait) = &mut self.wait else {
+                let signals = &shared.signals;
+                let begun = Wait::begin(signals, &signals.standing, request.headers(), None);
+                self.wait = Some(Box::new(begun));
+                continue;
+            };
+            // Pending: the service and the wait hold the waker.
+            if ready!(wait.poll_news(cx)).is_err() {
+                let roster = shared.roster.load();
+                let over = Some((Over::Deadline, &**wait));
+                return Poll::Ready(Ready::Refused(refusal(shared, &roster, over)));
+            }
+        }
+    }
+}
+
+/// The error of a call that no channel took: names the state of the pool and the last cause.
+fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)>) -> BoxError {
+    let pool = &shared.config.name;
+    let why = match over {
+        None => format!("no channel of pool {pool:?} can take the call"),
+        Some((Over::Deadline, wait)) => {
+            let time = wait.time();
+            format!(
+                "the deadline passed after {time:?} while the call waited for a channel of pool {pool:?}"
+            )
+        }
+        Some((Over::Limit, wait)) => {
+            let time = wait.time();
+            format!("no channel of pool {pool:?} was ready within {time:?}")
+        }
+    };
+    let (ready, connecting) = (roster.members.len(), roster.connecting.len());
+    let failed = roster
+        .connecting
+        .iter()
+        .filter(|(_, failures)| *failures > 0)
+        .count();
+    let mut message = format!(
+        "{why}: {ready} connected but none may be picked, {connecting} connecting of which {failed} failed before"
+    );
+    if ready + connecting == 0 {
+        message = format!("{why}: it has no places");
+    }
+    if let Some(failure) = &roster.last_failure {
+        message = format!("{message}; last failure: {failure}");
+    }
+    let kind = match over {
+        Some((Over::Deadline, _)) => LocalKind::Deadline,
+        _ => LocalKind::NoChannel,
+    };
+    shared.metrics().failed_locally(1);
+    let cause = roster
+        .last_failure
+        .as_ref()
+        .map(|failure| Box::new((**failure).clone()) as BoxError);
+    error::local(kind, message, cause)
+}
+
+impl<S> Balance<S> {
+    /// Whether the pool was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::Acquire)
+    }
+}

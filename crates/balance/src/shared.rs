@@ -1,0 +1,179 @@
+//! What the clones of a pool and its keeper share.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use http::Request;
+use steadfast_core::{Avoid, BoxError, ChannelId, Metered, Place, Prefer, Standing};
+use tokio::sync::watch;
+
+use crate::{
+    BalanceConfig, Connectivity, Places, WarmUp,
+    keeper::Keeper,
+    member::{Lease, Member, Roster, Signals},
+    observe::Metrics,
+    pick::{Choice, scan},
+};
+
+pub(crate) type DialFuture<S> = Pin<Box<dyn Future<Output = Result<Metered<S>, BoxError>> + Send>>;
+
+/// A factory without its type.
+pub(crate) type Factory<S> = Box<dyn Fn(ChannelId, &Place) -> DialFuture<S> + Send + Sync>;
+
+pub(crate) struct Shared<S> {
+    pub(crate) config: BalanceConfig,
+    pub(crate) factory: Factory<S>,
+    pub(crate) warm_up: Arc<dyn WarmUp<S>>,
+    pub(crate) places: Places,
+    pub(crate) roster: ArcSwap<Roster<S>>,
+    pub(crate) signals: Arc<Signals>,
+    /// The highest number of requests in flight since the last look.
+    pub(crate) peak: AtomicU64,
+    /// The most channels that `warm` asked for.
+    pub(crate) warm: AtomicUsize,
+    pub(crate) closed: AtomicBool,
+    pub(crate) connectivity: watch::Sender<Connectivity>,
+    /// Ready channels.
+    pub(crate) ready: watch::Sender<usize>,
+    /// Channels that aren't gone: ready or draining.
+    pub(crate) alive: watch::Sender<usize>,
+    pub(crate) metrics: OnceLock<Metrics>,
+    started: AtomicBool,
+}
+
+impl<S> Shared<S> {
+    pub(crate) fn new(
+        config: BalanceConfig,
+        factory: Factory<S>,
+        warm_up: Arc<dyn WarmUp<S>>,
+        places: Places,
+    ) -> Self {
+        Self {
+            config,
+            factory,
+            warm_up,
+            places,
+            roster: ArcSwap::default(),
+            signals: Arc::default(),
+            peak: AtomicU64::new(0),
+            warm: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            connectivity: watch::Sender::new(Connectivity::Connecting),
+            ready: watch::Sender::new(0),
+            alive: watch::Sender::new(0),
+            metrics: OnceLock::new(),
+            started: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        self.metrics.get_or_init(|| Metrics::new(&self.config.name))
+    }
+
+    /// Claims the best channel for a request, if one may take it. A `queued` call keeps to the
+    /// maximum per channel while others still dial; so do all while calls are queued.
+    pub(crate) fn pick<Q>(
+        &self,
+        request: &Request<Q>,
+        queued: bool,
+    ) -> Option<(Lease, Arc<Member<S>>)> {
+        let roster = self.roster.load();
+        let count = roster.meters.len();
+        if count == 0 {
+            return None;
+        }
+        let queued = queued || self.signals.waiting.load(Ordering::Relaxed) > 0;
+        let cap = (roster.hopeful && queued).then_some(self.config.max_requests);
+        let extensions = request.extensions();
+        let avoid = extensions.get::<Avoid>().filter(|avoid| !avoid.is_empty());
+        let avoided = |index: usize| {
+            avoid.is_some_and(|avoid| avoid.contains(roster.members[index].channel.id))
+        };
+        let read = |index: usize| roster.meters[index].read();
+        let preferred = extensions.get::<Prefer>().and_then(|prefer| {
+            let is_it = |member: &Arc<Member<S>>| member.channel.id == prefer.0;
+            roster.members.iter().position(is_it)
+        });
+        loop {
+            let start = fastrand::usize(..count);
+            let found = scan(count, start, read, avoided, cap);
+            let affine = preferred
+                .filter(|index| !avoided(*index))
+                .map(|index| Choice {
+                    index,
+                    seen: read(index),
+                });
+            let affine = affine.filter(|choice| {
+                let has_room = cap.is_none_or(|cap| choice.seen.in_flight() < cap);
+                choice.seen.standing() == Standing::Open && has_room
+            });
+            let choice = affine.or(found.choice)?;
+            // Another call may have claimed a place since the scan: then look again.
+            if roster.meters[choice.index].claim(choice.seen).is_ok() {
+                self.note_peak(found.in_flight + 1);
+                let member = Arc::clone(&roster.members[choice.index]);
+                return Some((Lease::claimed(Arc::clone(&member.channel)), member));
+            }
+        }
+    }
+
+    fn note_peak(&self, in_flight: u64) {
+        if in_flight > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(in_flight, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Shared<S> {
+    /// Starts the keeper if it isn't running: at the first call or `warm`, and again if the runtime
+    /// that it ran on is gone.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) fn start(self: &Arc<Self>) {
+        if self.started.load(Ordering::Relaxed) || self.is_closed() {
+            return;
+        }
+        if !self.started.swap(true, Ordering::AcqRel) {
+            let running = Running(Arc::downgrade(self));
+            let keeper = Keeper::new(self);
+            tokio::spawn(async move {
+                let _running = running;
+                keeper.run().await;
+            });
+        }
+    }
+}
+
+impl<S> Drop for Shared<S> {
+    fn drop(&mut self) {
+        // The last clone is gone: the keeper ends.
+        self.signals.work.notify_one();
+    }
+}
+
+/// Held by the keeper's task: when it ends, for whichever reason, a later call may start another.
+struct Running<S>(Weak<Shared<S>>);
+
+impl<S> Drop for Running<S> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.started.store(false, Ordering::Release);
+        }
+    }
+}

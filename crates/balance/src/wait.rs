@@ -1,0 +1,182 @@
+//! A call that waits for a channel: the slow path, in a box of its own.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderValue};
+use steadfast_core::now;
+use tokio::{
+    sync::{Notify, futures::OwnedNotified},
+    time::{Instant, Sleep, sleep_until},
+};
+
+use crate::member::Signals;
+
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// What a call waits for: news, or the end of its patience.
+pub(crate) struct Wait {
+    signals: Arc<Signals>,
+    bell: Arc<Notify>,
+    news: Pin<Box<OwnedNotified>>,
+    limit: Pin<Box<Sleep>>,
+    began: Instant,
+    deadline: Option<Instant>,
+}
+
+/// Why a wait ended without news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The caller's deadline has passed.
+    Deadline,
+    /// The pool's own limit has.
+    Limit,
+}
+
+impl Wait {
+    /// Begins a wait on `bell`, for at most `limit` and at most until the caller's deadline.
+    pub(crate) fn begin(
+        signals: &Arc<Signals>,
+        bell: &Arc<Notify>,
+        headers: &HeaderMap,
+        limit: Option<Duration>,
+    ) -> Self {
+        signals.wait_begins();
+        let began = now();
+        let deadline = grpc_timeout(headers).and_then(|timeout| began.checked_add(timeout));
+        let limit = limit.and_then(|limit| began.checked_add(limit));
+        // A year: tokio's timer takes no longer waits, and nobody waits so long.
+        let never = began + Duration::from_secs(365 * 24 * 3600);
+        let until = deadline.into_iter().chain(limit).min().unwrap_or(never);
+        Self {
+            signals: Arc::clone(signals),
+            bell: Arc::clone(bell),
+            news: Box::pin(Arc::clone(bell).notified_owned()),
+            limit: Box::pin(sleep_until(until)),
+            began,
+            deadline,
+        }
+    }
+
+    /// Listens for news from now on: before the call looks, so that none in between is lost.
+    pub(crate) fn arm(&mut self) {
+        self.news.set(Arc::clone(&self.bell).notified_owned());
+        self.news.as_mut().enable();
+    }
+
+    /// Ready with Ok when there is news since [`Wait::arm`].
+    pub(crate) fn poll_news(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        if self.news.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        // Pending: the bell and the timer hold the waker.
+        self.limit.as_mut().poll(cx).map(|()| {
+            let passed = self.deadline.is_some_and(|deadline| deadline <= now());
+            Err(if passed { Over::Deadline } else { Over::Limit })
+        })
+    }
+
+    /// How long the call has waited.
+    pub(crate) fn time(&self) -> Duration {
+        now() - self.began
+    }
+
+    /// Writes what is left of the caller's deadline into its request: the server and the transport
+    /// count from when they get it.
+    pub(crate) fn charge_to(&self, headers: &mut HeaderMap) {
+        let left = self
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(now()));
+        if let Some(value) = left.and_then(to_grpc_timeout) {
+            headers.insert(GRPC_TIMEOUT, value);
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.signals.wait_ends();
+    }
+}
+
+impl std::fmt::Debug for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wait")
+            .field("began", &self.began)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The caller's deadline, as gRPC sends it: up to eight digits and a unit.
+fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount * 3600),
+        "M" => Duration::from_secs(amount * 60),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+/// The finest unit in which the time has at most eight digits.
+fn to_grpc_timeout(time: Duration) -> Option<HeaderValue> {
+    let fits = |amount: u128| amount < 100_000_000;
+    let (amount, unit) = if fits(time.as_micros()) {
+        (time.as_micros(), 'u')
+    } else if fits(time.as_millis()) {
+        (time.as_millis(), 'm')
+    } else {
+        (u128::from(time.as_secs()).min(99_999_999), 'S')
+    };
+    HeaderValue::try_from(format!("{amount}{unit}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(GRPC_TIMEOUT, HeaderValue::try_from(text).unwrap());
+        grpc_timeout(&headers)
+    }
+
+    /// B7: the caller's deadline is read as gRPC writes it; anything else is no deadline.
+    #[test]
+    fn reads_deadlines() {
+        assert_eq!(parse("1H"), Some(Duration::from_secs(3600)));
+        assert_eq!(parse("2M"), Some(Duration::from_secs(120)));
+        assert_eq!(parse("3S"), Some(Duration::from_secs(3)));
+        assert_eq!(parse("99999999m"), Some(Duration::from_millis(99_999_999)));
+        assert_eq!(parse("5u"), Some(Duration::from_micros(5)));
+        assert_eq!(parse("6n"), Some(Duration::from_nanos(6)));
+        for bad in ["", "S", "1", "123456789S", "-1S", "1s", "1é", "٣S"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    /// B7: what is left is written in the finest unit of at most eight digits, and read back the same.
+    #[test]
+    fn writes_deadlines() {
+        let text = |time| to_grpc_timeout(time).unwrap().to_str().unwrap().to_owned();
+        assert_eq!(text(Duration::from_millis(1_500)), "1500000u");
+        assert_eq!(text(Duration::from_secs(100)), "100000m");
+        assert_eq!(text(Duration::from_secs(100_000_000_000)), "99999999S");
+        assert_eq!(text(Duration::ZERO), "0u");
+        let left = Duration::from_micros(99_999_999);
+        assert_eq!(parse(&text(left)), Some(left));
+    }
+}

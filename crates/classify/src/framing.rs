@@ -1,0 +1,120 @@
+//! Where in a gRPC message a response body stands: at a boundary, or inside.
+
+use bytes::Bytes;
+
+/// A flag byte and four bytes of length.
+const PREFIX: u8 = 5;
+
+/// Follows the length prefixes through the frames. Any bytes are taken; nothing is kept but a count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Framing {
+    /// Bytes of the present message that haven't come.
+    missing: u32,
+    /// Bytes of the next prefix that have come.
+    prefix: u8,
+    /// The length so far, read from those.
+    length: u32,
+}
+
+impl Framing {
+    pub(crate) fn data(&mut self, data: &Bytes) {
+        let mut rest: &[u8] = data;
+        while let Some((&byte, tail)) = rest.split_first() {
+            if self.missing > 0 {
+                let here = self
+                    .missing
+                    .min(u32::try_from(rest.len()).unwrap_or(u32::MAX));
+                self.missing -= here;
+                rest = &rest[here as usize..];
+                continue;
+            }
+            if self.prefix > 0 {
+                self.length = self.length << 8 | u32::from(byte);
+            }
+            self.prefix += 1;
+            rest = tail;
+            if self.prefix == PREFIX {
+                *self = Self {
+                    missing: self.length,
+                    ..Self::default()
+                };
+            }
+        }
+    }
+
+    pub(crate) fn inside_a_message(&self) -> bool {
+        self.missing > 0 || self.prefix > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn after(frames: &[&[u8]]) -> bool {
+        let mut framing = Framing::default();
+        for frame in frames {
+            framing.data(&Bytes::copy_from_slice(frame));
+        }
+        framing.inside_a_message()
+    }
+
+    #[test]
+    fn boundaries() {
+        assert!(!after(&[]));
+        assert!(!after(&[b""]));
+        assert!(after(&[b"\0"]), "one byte of a prefix");
+        assert!(after(&[b"\0\0\0\0"]), "four bytes of a prefix");
+        assert!(!after(&[b"\0\0\0\0\0"]), "an empty message");
+        assert!(after(&[b"\0\0\0\0\x02a"]));
+        assert!(!after(&[b"\0\0\0\0\x02a", b"b"]));
+        assert!(!after(&[b"\0\0\0", b"\0\x02", b"ab\x01\0", b"\0\0\0"]));
+        assert!(after(&[b"\0\xff\xff\xff\xff", b"ab"]), "4 GiB announced");
+        assert!(after(&[b"\0\0\0\x01\x00", &[7; 255]]));
+        assert!(
+            !after(&[b"\0\0\0\x01\x00", &[7; 256]]),
+            "the length is big-endian"
+        );
+    }
+
+    proptest! {
+        /// Whole messages, cut into frames anywhere: at a boundary at the end, and only there.
+        #[test]
+        fn frames_do_not_matter(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6),
+            cuts in prop::collection::vec(1usize..9, 1..100),
+        ) {
+            let mut stream = Vec::new();
+            let mut boundaries = vec![0];
+            for message in &messages {
+                stream.push(0);
+                stream.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+                stream.extend(message);
+                boundaries.push(stream.len());
+            }
+            let mut framing = Framing::default();
+            let mut at = 0;
+            for cut in cuts.into_iter().cycle() {
+                prop_assert_eq!(framing.inside_a_message(), !boundaries.contains(&at));
+                let end = (at + cut).min(stream.len());
+                framing.data(&Bytes::copy_from_slice(&stream[at..end]));
+                at = end;
+                if at == stream.len() {
+                    break;
+                }
+            }
+            prop_assert!(!framing.inside_a_message());
+        }
+
+        /// Any bytes from a server are taken without a panic.
+        #[test]
+        fn hostile_bytes(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..64)) {
+            let mut framing = Framing::default();
+            for frame in frames {
+                framing.data(&Bytes::from(frame));
+            }
+        }
+    }
+}

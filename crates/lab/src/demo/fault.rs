@@ -1,0 +1,77 @@
+//! The faults, in words and in what they need.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::load::arrivals::LAZY_ROWS;
+use crate::places::Break;
+
+/// What goes wrong a fifth into the load, and stays wrong to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// Nothing goes wrong.
+    None,
+    /// Two scans a second are read only after four seconds.
+    LazyScans,
+    /// One server stops where it stands.
+    Frozen,
+    /// One server fails every call at once.
+    Failing,
+}
+
+impl Fault {
+    /// Its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::LazyScans => "lazy-scans",
+            Self::Frozen => "frozen",
+            Self::Failing => "failing",
+        }
+    }
+
+    /// One line on what it is.
+    pub fn explained(self) -> &'static str {
+        match self {
+            Self::None => "nothing goes wrong: point reads, and one read in four a scan of 100 rows, read at once",
+            Self::LazyScans => {
+                "two scans a second are of 3 MiB and left unread for 4 s, as by a caller that is busy: their data fills HTTP/2's receive windows (the late \
+                 reads themselves aren't in the figures)"
+            }
+            Self::Frozen => "the server that was connected to first stops: its connections stay open and nothing comes back",
+            Self::Failing => "the server that was connected to first fails every call at once, with Unavailable or, behind a proxy, a reset connection",
+        }
+    }
+
+    /// What it does to one server, if it is about a server.
+    pub(crate) fn of_server(self) -> Option<Break> {
+        match self {
+            Self::None | Self::LazyScans => None,
+            Self::Frozen => Some(Break::Freeze),
+            Self::Failing => Some(Break::Fail),
+        }
+    }
+
+    /// Why it can't be shown with so many servers and rows, if it can't.
+    pub(crate) fn unfit(self, servers: usize, rows: u32) -> Option<String> {
+        match self {
+            Self::Frozen | Self::Failing if servers < 2 => Some(format!("it needs a second server to go on with, and there is {servers}; list more with --server")),
+            Self::LazyScans if rows < LAZY_ROWS => Some(format!("its scans read {LAZY_ROWS} rows, and --rows is {rows}; raise it")),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_cannot_be_shown_says_what_to_do() {
+        assert!(Fault::Frozen.unfit(1, 5000).is_some_and(|reason| reason.contains("--server")));
+        assert!(Fault::LazyScans.unfit(4, 100).is_some_and(|reason| reason.contains("--rows")));
+        assert_eq!(Fault::None.unfit(1, 100), None);
+        assert_eq!(Fault::Failing.unfit(4, 5000), None);
+    }
+}

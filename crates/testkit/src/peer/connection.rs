@@ -1,0 +1,116 @@
+//! One connection: the task that owns its socket.
+
+use super::{
+    Accept, PeerState, Script,
+    link::{End, Link},
+    stream::{Command, Context},
+};
+use socket2::SockRef;
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::{mpsc, watch},
+    time,
+};
+
+/// While this much is waiting to be written, no more commands are taken: the client does not read.
+const WRITE_LIMIT: usize = 64 * 1024;
+
+/// While this much is waiting to be written, not even the client's frames are read.
+const READ_LIMIT: usize = 1024 * 1024;
+
+/// Marks the connection as closed however the task ends.
+struct Open {
+    number: u64,
+    state: watch::Sender<PeerState>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.state.send_modify(|state| {
+            if let Some(connection) = state.connection(self.number) {
+                connection.open = false;
+                connection.open_streams.clear();
+            }
+        });
+    }
+}
+
+pub(super) async fn run(mut socket: TcpStream, script: Script, context: Context, commands: mpsc::Receiver<Command>) {
+    let open = Open { number: context.number, state: context.state.clone() };
+    // Frames must leave one by one, or the faults between them would not be seen; a failure only means a closed socket.
+    let _ = socket.set_nodelay(true);
+    let end = match &script.accept {
+        Accept::Serve => serve(&mut socket, script, context, commands).await,
+        Accept::Fin => End::Fin,
+        Accept::TcpReset => End::TcpReset,
+        Accept::Mute => End::Drain,
+        Accept::Text(text) => greet(&mut socket, text).await,
+    };
+    match end {
+        End::Closed => {}
+        End::TcpReset => {
+            let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+        }
+        End::Fin => {
+            let _ = socket.shutdown().await;
+            drop(open);
+            // Closing with unread bytes would send RST instead, so the client's side is read to its end.
+            drain(&mut socket).await;
+        }
+        End::Drain => drain(&mut socket).await,
+    }
+}
+
+async fn greet(socket: &mut TcpStream, text: &str) -> End {
+    let mut first = [0; 1024];
+    match socket.read(&mut first).await {
+        Ok(1..) if socket.write_all(text.as_bytes()).await.is_ok() => End::Fin,
+        _ => End::Closed,
+    }
+}
+
+async fn drain(socket: &mut TcpStream) {
+    let mut scrap = vec![0; 16 * 1024];
+    while let Ok(1..) = socket.read(&mut scrap).await {}
+}
+
+async fn serve(
+    socket: &mut TcpStream,
+    script: Script,
+    context: Context,
+    mut commands: mpsc::Receiver<Command>,
+) -> End {
+    let (mut read, mut write) = socket.split();
+    let delay = time::sleep(script.settings.delay);
+    tokio::pin!(delay);
+    let mut started = script.settings.delay.is_zero();
+    let mut link = Link::new(script, context);
+    loop {
+        if let Some(end) = link.end
+            && started
+            && link.out.is_empty()
+        {
+            return end;
+        }
+        let closing = link.end.is_some();
+        tokio::select! {
+            () = &mut delay, if !started => started = true,
+            written = write.write_buf(&mut link.out), if started && !link.out.is_empty() => {
+                if written.is_err() {
+                    return End::Closed;
+                }
+            }
+            Some(command) = commands.recv(), if started && !closing && link.out.len() < WRITE_LIMIT => {
+                link.command(command);
+            }
+            seen = read.read_buf(&mut link.reader.bytes), if !closing && link.out.len() < READ_LIMIT => {
+                match seen {
+                    Ok(1..) => link.received(),
+                    _ => return End::Closed,
+                }
+            }
+        }
+    }
+}
