@@ -7,9 +7,9 @@ use steadfast_core::ConfigError;
 /// How a pool sizes, dials, ages and drains its channels.
 ///
 /// [`BalanceConfig::default`] suits most services; [`BalanceConfig::bigtable`] is tuned to BigTable
-/// reads. It is validated when the layer is built.
+/// reads. It is validated when the layer is built. Write `..BalanceConfig::default()` behind what you
+/// set: fields are added with new features.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BalanceConfig {
     /// The pool's name in metrics, spans and errors. Default `default`.
     pub name: String,

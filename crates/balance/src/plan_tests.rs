@@ -383,7 +383,11 @@ fn a_failed_replacement_leaves_the_old_one() {
 /// B12: when a place comes to a running pool, channels move to it one at a time, the new one first.
 #[test]
 fn channels_move_to_a_new_place() {
-    let mut pool = Pool::new(BalanceConfig::fixed(6), &["a"]);
+    let config = BalanceConfig {
+        initial: 6,
+        ..BalanceConfig::default()
+    };
+    let mut pool = Pool::new(config, &["a"]);
     pool.all_dialled();
     pool.places(&["a", "b"]);
     pool.all_dialled();

@@ -72,7 +72,7 @@ where
         // Counted here and not at the first poll, so that a burst sees itself.
         let picked = shared
             .pick(&request, false)
-            .map(|(lease, member)| Picked::new(lease, member.service.clone()));
+            .map(|(lease, service)| Picked::new(lease, service));
         ResponseFuture {
             shared,
             request: Some(request),
@@ -241,8 +241,8 @@ fn poll_pick<S: Clone, Q>(
         if let Some(wait) = wait {
             wait.arm();
         }
-        if let Some((lease, member)) = shared.pick(request, wait.is_some()) {
-            return Poll::Ready(Ok(Picked::new(lease, member.service.clone())));
+        if let Some((lease, service)) = shared.pick(request, wait.is_some()) {
+            return Poll::Ready(Ok(Picked::new(lease, service)));
         }
         let roster = shared.roster.load();
         let patient = roster.hopeful || config.wait_for_ready.is_some();

@@ -87,11 +87,10 @@ impl<S> Shared<S> {
 
     /// Claims the best channel for a request, if one may take it. A `queued` call keeps to the
     /// maximum per channel while others still dial; so do all while calls are queued.
-    pub(crate) fn pick<Q>(
-        &self,
-        request: &Request<Q>,
-        queued: bool,
-    ) -> Option<(Lease, Arc<Member<S>>)> {
+    pub(crate) fn pick<Q>(&self, request: &Request<Q>, queued: bool) -> Option<(Lease, S)>
+    where
+        S: Clone,
+    {
         let roster = self.roster.load();
         let count = roster.meters.len();
         if count == 0 {
@@ -126,8 +125,9 @@ impl<S> Shared<S> {
             // Another call may have claimed a place since the scan: then look again.
             if roster.meters[choice.index].claim(choice.seen).is_ok() {
                 self.note_peak(found.in_flight + 1);
-                let member = Arc::clone(&roster.members[choice.index]);
-                return Some((Lease::claimed(Arc::clone(&member.channel)), member));
+                let member = &roster.members[choice.index];
+                let lease = Lease::claimed(Arc::clone(&member.channel));
+                return Some((lease, member.service.clone()));
             }
         }
     }

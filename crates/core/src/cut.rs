@@ -2,12 +2,11 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError},
     task::{Context, Waker},
 };
+
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// A switch that ends the exchanges which wait on it: once it is thrown, all that hold a
 /// [`CutTicket`] are woken and find it thrown, and so do all that come later.

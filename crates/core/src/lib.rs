@@ -14,6 +14,7 @@ mod meter;
 mod observe;
 mod outcome;
 mod probe;
+mod sync;
 
 pub use attempt::{Abandoned, Attempt, Avoid, Prefer};
 pub use channel::Metered;

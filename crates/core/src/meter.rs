@@ -5,20 +5,14 @@
 //! a lock that only failures and state changes take, remembers which owner said what, so that one
 //! layer's "open again" can't undo another's "shut".
 
-use std::{fmt, sync::Arc};
-
-#[cfg(steadfast_loom)]
-use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-};
-#[cfg(not(steadfast_loom))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{Arc, PoisonError},
 };
 
 use tokio::sync::Notify;
+
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 const IN_FLIGHT_BITS: u32 = 32;
 const IN_FLIGHT_MASK: u64 = (1 << IN_FLIGHT_BITS) - 1;
@@ -213,10 +207,7 @@ impl Meter {
 
     fn cold(&self) -> MutexGuard<'_, Cold> {
         // The lock guards plain data that no panic can leave half-written, so a poisoned one is good.
-        self.0
-            .cold
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes one owner's entry, writes the sums into the word, and rings the bells after unlocking.

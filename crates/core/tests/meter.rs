@@ -55,7 +55,9 @@ fn the_parts_of_the_word_are_apart() {
     assert_eq!(reading.cost(), u64::from(CHARGE_MAX) + 1_000);
     assert_eq!(reading.standing(), Standing::Reserve);
     assert!(reading.on_trial());
-    (0..1_000).for_each(|_| drop(meter.release()));
+    for left in (1..=1_000).rev() {
+        assert_eq!(meter.release(), left);
+    }
     owner.set_standing(Standing::Open);
     owner.set_charge(0);
     assert_eq!(meter.read(), Meter::new().read());

@@ -12,7 +12,11 @@ pub struct Hang {
 
 impl fmt::Display for Hang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the condition did not hold within {:?}; the state then was {}", self.bound, self.state)
+        write!(
+            f,
+            "the condition did not hold within {:?}; the state then was {}",
+            self.bound, self.state
+        )
     }
 }
 
@@ -27,6 +31,9 @@ pub(crate) async fn wait_until<S: fmt::Display>(
     match time::timeout(bound, changes.wait_for(condition)).await {
         Ok(Ok(_)) => Ok(()),
         // The caller lends us the sender, so the channel cannot be closed: only the bound ends the wait.
-        Ok(Err(_)) | Err(_) => Err(Hang { bound, state: state.borrow().to_string() }),
+        Ok(Err(_)) | Err(_) => Err(Hang {
+            bound,
+            state: state.borrow().to_string(),
+        }),
     }
 }

@@ -5,7 +5,9 @@ mod common;
 use common::*;
 use std::time::Duration;
 use steadfast_proto::EchoRequest;
-use steadfast_testkit::peer::{At, ClosedPort, Last, Peer, Ping, Script, Then, Trail, Truncated, never};
+use steadfast_testkit::peer::{
+    At, ClosedPort, Last, Peer, Ping, Script, Then, Trail, Truncated, never,
+};
 use tonic::{
     Code,
     transport::{Channel, Endpoint},
@@ -49,7 +51,9 @@ async fn deaf_answers_then_neither_calls_nor_pings() {
     let error = chain(&soon(raw(&channel)).await.unwrap_err());
     assert!(error.contains("keep-alive timed out"), "{error}");
     assert!(peer.pings() > 0);
-    raw(&channel).await.expect("the next connection is good for one call again");
+    raw(&channel)
+        .await
+        .expect("the next connection is good for one call again");
     assert_eq!(peer.connections(), 2);
 }
 
@@ -60,7 +64,9 @@ async fn ping_only_keeps_keepalive_content() {
         let channel = keepalive(&peer);
         async move { raw(&channel).await }
     });
-    peer.wait_until(HANG, |state| state.pings() >= 4).await.unwrap();
+    peer.wait_until(HANG, |state| state.pings() >= 4)
+        .await
+        .unwrap();
     assert!(!call.is_finished());
     assert_eq!(peer.open_streams_per_connection(), [1]);
     call.abort();
@@ -77,13 +83,23 @@ async fn ignored_pings_end_the_connection() {
 async fn head_stop_gives_headers_and_messages_then_nothing() {
     let peer = Peer::start(Script::head_stop(2)).unwrap();
     let mut client = client(peer.addr());
-    let mut stream = soon(client.server_stream(EchoRequest::default())).await.unwrap().into_inner();
+    let mut stream = soon(client.server_stream(EchoRequest::default()))
+        .await
+        .unwrap()
+        .into_inner();
     for _ in 0..2 {
-        assert_eq!(soon(stream.message()).await.unwrap().unwrap().payload, b"abc");
+        assert_eq!(
+            soon(stream.message()).await.unwrap().unwrap().payload,
+            b"abc"
+        );
     }
     pending(stream.message()).await;
     drop(stream);
-    peer.wait_until(HANG, |state| state.resets.len() == 1 && state.open_streams() == 0).await.unwrap();
+    peer.wait_until(HANG, |state| {
+        state.resets.len() == 1 && state.open_streams() == 0
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -91,17 +107,29 @@ async fn fin_and_tcp_reset_break_the_call_before_headers() {
     for at in [At::Accept, At::Request, At::MidHeaders] {
         for script in [Script::fin(at), Script::tcp_reset(at)] {
             let error = call_error(script.clone()).await;
-            assert!(error.contains("io(") || error.contains("canceled"), "{at:?} {script:?}: {error}");
+            assert!(
+                error.contains("io(") || error.contains("canceled"),
+                "{at:?} {script:?}: {error}"
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn fin_and_tcp_reset_break_the_body_after_headers() {
-    for (at, bytes) in [(At::Headers, 0), (At::Messages(1), 10), (At::Messages(3), 30)] {
+    for (at, bytes) in [
+        (At::Headers, 0),
+        (At::Messages(1), 10),
+        (At::Messages(3), 30),
+    ] {
         for script in [Script::fin(at), Script::tcp_reset(at)] {
             let read = body(script).await;
-            assert!(read.error.as_ref().is_some_and(|error| error.contains("h2[io")), "{at:?}: {read:?}");
+            assert!(
+                read.error
+                    .as_ref()
+                    .is_some_and(|error| error.contains("h2[io")),
+                "{at:?}: {read:?}"
+            );
             assert_eq!(read.bytes, bytes, "{at:?}");
         }
     }
@@ -112,7 +140,10 @@ async fn a_goaway_that_excludes_the_call_fails_it() {
     for then in [Then::KeepOpen, Then::Fin] {
         for (code, name) in [(0, "NO_ERROR"), (INTERNAL_ERROR, "INTERNAL_ERROR")] {
             let error = call_error(Script::goaway(code, Last::Zero, then)).await;
-            assert!(error.contains(&format!("h2[go_away remote Some({name})]")), "{then:?}: {error}");
+            assert!(
+                error.contains(&format!("h2[go_away remote Some({name})]")),
+                "{then:?}: {error}"
+            );
         }
     }
 }
@@ -122,7 +153,9 @@ async fn a_goaway_that_includes_the_call_lets_it_finish() {
     let peer = Peer::start(Script::goaway(0, Last::This, Then::Finish)).unwrap();
     let client = client(peer.addr());
     unary(&client).await.unwrap();
-    peer.wait_until(HANG, |state| state.open_connections() == 0).await.unwrap();
+    peer.wait_until(HANG, |state| state.open_connections() == 0)
+        .await
+        .unwrap();
     unary(&client).await.unwrap();
     assert_eq!(peer.connections(), 2);
 }
@@ -137,12 +170,21 @@ async fn a_goaway_with_an_error_that_includes_the_call_says_nothing_until_the_cl
 
 #[tokio::test]
 async fn rst_shows_its_reason_before_and_after_headers() {
-    for (code, name) in [(INTERNAL_ERROR, "INTERNAL_ERROR"), (REFUSED_STREAM, "REFUSED_STREAM"), (8, "CANCEL")] {
+    for (code, name) in [
+        (INTERNAL_ERROR, "INTERNAL_ERROR"),
+        (REFUSED_STREAM, "REFUSED_STREAM"),
+        (8, "CANCEL"),
+    ] {
         let expected = format!("h2[reset remote Some({name})]");
         let error = call_error(Script::rst(code)).await;
         assert!(error.contains(&expected), "{error}");
         let read = body(Script::rst_after_headers(code)).await;
-        assert!(read.error.as_ref().is_some_and(|error| error.contains(&expected)), "{read:?}");
+        assert!(
+            read.error
+                .as_ref()
+                .is_some_and(|error| error.contains(&expected)),
+            "{read:?}"
+        );
         assert_eq!(read.bytes, 10);
     }
 }
@@ -158,15 +200,23 @@ async fn max_streams_holds_its_streams_until_they_are_released() {
         calls.spawn(async move { unary(&client).await.map(drop) });
     };
     start(&mut calls);
-    peer.wait_until(HANG, |state| state.held == 1 && state.connections[0].settings_acknowledged).await.unwrap();
+    peer.wait_until(HANG, |state| {
+        state.held == 1 && state.connections[0].settings_acknowledged
+    })
+    .await
+    .unwrap();
     for _ in 0..4 {
         start(&mut calls);
     }
-    peer.wait_until(HANG, |state| state.held == 2).await.unwrap();
+    peer.wait_until(HANG, |state| state.held == 2)
+        .await
+        .unwrap();
     pending(peer.wait_until(HANG, |state| state.requests.len() > 2)).await;
     peer.release(1);
     soon(calls.join_next()).await.unwrap().unwrap().unwrap();
-    peer.wait_until(HANG, |state| state.requests.len() == 3 && state.held == 2).await.unwrap();
+    peer.wait_until(HANG, |state| state.requests.len() == 3 && state.held == 2)
+        .await
+        .unwrap();
     peer.release_all();
     while let Some(call) = soon(calls.join_next()).await {
         call.unwrap().unwrap();
@@ -184,7 +234,9 @@ async fn flow_stops_at_the_clients_windows() {
     }
     // tonic's default connection window.
     let window = 5 << 20;
-    peer.wait_until(HANG, |state| state.connections[0].data_sent == window).await.unwrap();
+    peer.wait_until(HANG, |state| state.connections[0].data_sent == window)
+        .await
+        .unwrap();
     let body = soon(raw(&channel)).await.unwrap().into_body();
     pending(read(body)).await;
     assert_eq!(peer.inspect(|state| state.connections[0].data_sent), window);
@@ -198,10 +250,14 @@ async fn flow_stops_at_the_clients_windows() {
 #[tokio::test]
 async fn flow_keeps_to_a_small_stream_window() {
     let peer = Peer::start(Script::flow()).unwrap();
-    let channel =
-        Endpoint::from_shared(peer.uri()).unwrap().initial_stream_window_size(Some(256 << 10)).connect_lazy();
+    let channel = Endpoint::from_shared(peer.uri())
+        .unwrap()
+        .initial_stream_window_size(Some(256 << 10))
+        .connect_lazy();
     let unread = soon(raw(&channel)).await.unwrap();
-    peer.wait_until(HANG, |state| state.connections[0].data_sent == 256 << 10).await.unwrap();
+    peer.wait_until(HANG, |state| state.connections[0].data_sent == 256 << 10)
+        .await
+        .unwrap();
     pending(peer.wait_until(HANG, |state| state.connections[0].data_sent > 256 << 10)).await;
     assert_eq!(read(unread.into_body()).await.status.as_deref(), Some("0"));
 }
@@ -215,19 +271,33 @@ async fn late_frames_on_many_dropped_streams_make_the_client_give_up() {
         let channel = channel.clone();
         async move { raw(&channel).await }
     });
-    peer.wait_until(HANG, |state| state.requests.len() == 1 && state.connections[0].settings_acknowledged).await.unwrap();
+    peer.wait_until(HANG, |state| {
+        state.requests.len() == 1 && state.connections[0].settings_acknowledged
+    })
+    .await
+    .unwrap();
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..CALLS {
         let channel = channel.clone();
         calls.spawn(async move { raw(&channel).await.map(drop) });
     }
-    peer.wait_until(HANG, |state| state.requests.len() == CALLS + 1).await.unwrap();
+    peer.wait_until(HANG, |state| state.requests.len() == CALLS + 1)
+        .await
+        .unwrap();
     soon(calls.shutdown()).await;
-    peer.wait_until(HANG, |state| !state.goaways.is_empty()).await.unwrap();
+    peer.wait_until(HANG, |state| !state.goaways.is_empty())
+        .await
+        .unwrap();
     let goaway = &peer.goaways()[0];
-    assert_eq!((goaway.code, &goaway.debug[..]), (ENHANCE_YOUR_CALM, &b"too_many_internal_resets"[..]));
+    assert_eq!(
+        (goaway.code, &goaway.debug[..]),
+        (ENHANCE_YOUR_CALM, &b"too_many_internal_resets"[..])
+    );
     let error = chain(&soon(neighbour).await.unwrap().unwrap_err());
-    assert!(error.contains("h2[go_away library Some(ENHANCE_YOUR_CALM)]"), "{error}");
+    assert!(
+        error.contains("h2[go_away library Some(ENHANCE_YOUR_CALM)]"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -239,10 +309,16 @@ async fn late_frames_on_a_few_dropped_streams_do_no_harm() {
             let channel = channel.clone();
             async move { raw(&channel).await.map(drop) }
         });
-        peer.wait_until(HANG, |state| state.requests.len() == calls).await.unwrap();
+        peer.wait_until(HANG, |state| state.requests.len() == calls)
+            .await
+            .unwrap();
         call.abort();
     }
-    peer.wait_until(HANG, |state| state.resets.len() >= 20 && state.connections[0].data_sent == 200).await.unwrap();
+    peer.wait_until(HANG, |state| {
+        state.resets.len() >= 20 && state.connections[0].data_sent == 200
+    })
+    .await
+    .unwrap();
     assert!(peer.goaways().is_empty());
     assert_eq!(peer.open_connections(), 1);
 }
@@ -252,46 +328,83 @@ async fn strict_ping_punishes_pings_that_come_too_often() {
     let peer = Peer::start(Script::strict_ping(Duration::from_secs(10), true)).unwrap();
     let channel = keepalive(&peer);
     raw(&channel).await.unwrap();
-    peer.wait_until(HANG, |state| state.open_connections() == 0).await.unwrap();
+    peer.wait_until(HANG, |state| state.open_connections() == 0)
+        .await
+        .unwrap();
     assert_eq!(peer.pings(), 2);
 
-    let script = Script::ping_only().ping(Ping::Strict { min_gap: Duration::from_secs(10), without_streams: true });
+    let script = Script::ping_only().ping(Ping::Strict {
+        min_gap: Duration::from_secs(10),
+        without_streams: true,
+    });
     let peer = Peer::start(script).unwrap();
     let error = chain(&soon(raw(&keepalive(&peer))).await.unwrap_err());
-    assert!(error.contains("io("), "the GOAWAY includes the call, so the close ends it: {error}");
+    assert!(
+        error.contains("io("),
+        "the GOAWAY includes the call, so the close ends it: {error}"
+    );
 }
 
 #[tokio::test]
 async fn strict_ping_punishes_pings_without_a_stream() {
     let peer = Peer::start(Script::strict_ping(Duration::ZERO, false)).unwrap();
-    read(raw(&keepalive(&peer)).await.unwrap().into_body()).await;
-    peer.wait_until(HANG, |state| state.open_connections() == 0 && state.pings() == 1).await.unwrap();
+    let channel = keepalive(&peer);
+    read(raw(&channel).await.unwrap().into_body()).await;
+    peer.wait_until(HANG, |state| {
+        state.open_connections() == 0 && state.pings() == 1
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
 async fn http_answers_are_not_grpc() {
     let error = status(Script::http(503, None)).await;
     assert_eq!(error.code(), Code::Unavailable);
-    assert!(error.message().contains("mapped from HTTP status code 503"), "{error}");
+    assert!(
+        error.message().contains("mapped from HTTP status code 503"),
+        "{error}"
+    );
     let error = status(Script::http(503, Some("upstream connect error"))).await;
-    assert!(error.message().contains("invalid compression flag: 117"), "{error}");
+    assert!(
+        error.message().contains("invalid compression flag: 117"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn an_http_1_server_is_not_understood() {
     let error = call_error(Script::http1()).await;
-    assert!(error.contains("FRAME_SIZE_ERROR") || error.contains("canceled") || error.contains("io("), "{error}");
+    assert!(
+        error.contains("FRAME_SIZE_ERROR") || error.contains("canceled") || error.contains("io("),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn trailers_come_in_all_shapes() {
-    assert_eq!(status(Script::trail(Trail::Only(14))).await.code(), Code::Unavailable);
+    assert_eq!(
+        status(Script::trail(Trail::Only(14))).await.code(),
+        Code::Unavailable
+    );
     let missing = status(Script::trail(Trail::None)).await;
-    assert!(missing.message().contains("missing grpc-status trailer"), "{missing}");
+    assert!(
+        missing.message().contains("missing grpc-status trailer"),
+        "{missing}"
+    );
     let missing = status(Script::trail(Trail::NoStatus)).await;
-    assert!(missing.message().contains("missing grpc-status trailer"), "{missing}");
-    assert_eq!(status(Script::trail(Trail::Status(99))).await.code(), Code::Unknown);
-    assert_eq!(status(Script::trail(Trail::OpenHeaders(14))).await.code(), Code::Unavailable);
+    assert!(
+        missing.message().contains("missing grpc-status trailer"),
+        "{missing}"
+    );
+    assert_eq!(
+        status(Script::trail(Trail::Status(99))).await.code(),
+        Code::Unknown
+    );
+    assert_eq!(
+        status(Script::trail(Trail::OpenHeaders(14))).await.code(),
+        Code::Unavailable
+    );
     let peer = Peer::start(Script::trail(Trail::BadDetails)).unwrap();
     let response = soon(raw(&channel(peer.addr()))).await.unwrap();
     assert_eq!(response.headers()["grpc-status-details-bin"], "%%%");
@@ -302,8 +415,16 @@ async fn half_a_message_ends_as_told() {
     let read = body(Script::truncated(Truncated::EndStream)).await;
     assert_eq!((read.bytes, read.status, read.error), (6, None, None));
     let read = body(Script::truncated(Truncated::StatusZero)).await;
-    assert_eq!((read.bytes, read.status.as_deref(), read.error), (6, Some("0"), None));
-    assert_eq!(status(Script::truncated(Truncated::EndStream)).await.message(), "Unexpected EOF decoding stream.");
+    assert_eq!(
+        (read.bytes, read.status.as_deref(), read.error),
+        (6, Some("0"), None)
+    );
+    assert_eq!(
+        status(Script::truncated(Truncated::EndStream))
+            .await
+            .message(),
+        "Unexpected EOF decoding stream."
+    );
 }
 
 #[tokio::test]
@@ -312,7 +433,10 @@ async fn gaps_are_kept_between_messages() {
     let peer = Peer::start(Script::gap(gap, 3)).unwrap();
     let start = now();
     let mut client = client(peer.addr());
-    let mut stream = soon(client.server_stream(EchoRequest::default())).await.unwrap().into_inner();
+    let mut stream = soon(client.server_stream(EchoRequest::default()))
+        .await
+        .unwrap()
+        .into_inner();
     let mut messages = 0;
     while soon(stream.message()).await.unwrap().is_some() {
         messages += 1;
@@ -330,7 +454,10 @@ async fn dead_addresses_refuse_and_dead_connectors_hang() {
 
     type Stream = hyper_util::rt::TokioIo<tokio::net::TcpStream>;
     let connector = tower::service_fn(never::<Stream>);
-    pending(raw(&Endpoint::from_static("http://never").connect_with_connector_lazy(connector))).await;
+    pending(raw(
+        &Endpoint::from_static("http://never").connect_with_connector_lazy(connector)
+    ))
+    .await;
 }
 
 #[tokio::test]

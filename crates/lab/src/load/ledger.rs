@@ -10,6 +10,9 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+/// The longest latency that is told apart, in microseconds: a day. A longer one would count as this, and no load is that long.
+const LONGEST: u64 = 24 * 3600 * 1_000_000;
+
 /// The books of one load.
 #[derive(Debug)]
 pub struct Ledger {
@@ -47,8 +50,7 @@ pub struct Summary {
 
 impl Default for Ledger {
     fn default() -> Self {
-        // Three digits, growing to the longest value seen; Histogram::new fails for more than five digits only.
-        let micros = Histogram::new(3).expect("three significant digits are within what a histogram offers");
+        let micros = Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order and three digits are within what a histogram offers");
         Self { open: BTreeMap::new(), next: 0, micros, answered: 0, errors: 0, over_1s: 0, over_10s: 0 }
     }
 }
@@ -106,7 +108,6 @@ impl Ledger {
     }
 
     fn record(&mut self, latency: Duration) {
-        // An auto-resizing histogram takes any value; saturating needs no second error path.
         self.micros.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
         self.over_1s += u64::from(latency > Duration::from_secs(1));
         self.over_10s += u64::from(latency > Duration::from_secs(10));

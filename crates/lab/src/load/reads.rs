@@ -50,13 +50,16 @@ pub(crate) async fn offer<T: Transport>(client: BigtableClient<T>, plan: Plan) -
         let scheduled = start + arrival.at;
         sleep_until(scheduled).await;
         let (client, ledger) = (client.clone(), Arc::clone(&ledger));
-        match arrival.read {
-            Read::Point(row) => drop(tokio::spawn(measured(client, rows::point(row), 1, books(&ledger).arrive(scheduled), ledger))),
-            Read::Scan(row) => {
-                drop(tokio::spawn(measured(client, rows::scan(row, SCAN_ROWS), SCAN_ROWS, books(&ledger).arrive(scheduled), ledger)));
+        let (request, rows) = match arrival.read {
+            Read::Point(row) => (rows::point(row), 1),
+            Read::Scan(row) => (rows::scan(row, SCAN_ROWS), SCAN_ROWS),
+            Read::LazyScan(row) => {
+                tokio::spawn(read_late(client, row, ledger));
+                continue;
             }
-            Read::LazyScan(row) => drop(tokio::spawn(read_late(client, row, ledger))),
-        }
+        };
+        let number = books(&ledger).arrive(scheduled);
+        tokio::spawn(measured(client, request, rows, number, ledger));
     }
     sleep_until(start + plan.length).await;
     let none_open = async {

@@ -21,7 +21,8 @@ use tower::service_fn;
 use super::read::Reader;
 use super::table::{Tables, mutate};
 
-type Messages<M> = tokio_stream::Iter<Box<dyn Iterator<Item = Result<M, Status>> + Send>>;
+/// The one message that answers MutateRows.
+type Once<M> = tokio_stream::Iter<std::iter::Once<Result<M, Status>>>;
 
 /// What all connections of one server share.
 #[derive(Debug, Default)]
@@ -77,10 +78,10 @@ async fn dispatch(shared: Arc<Shared>, request: http::Request<Body>) -> http::Re
     }
 }
 
-fn read_rows(shared: &Shared, request: &ReadRowsRequest) -> Result<Response<Messages<ReadRowsResponse>>, Status> {
+fn read_rows(shared: &Shared, request: &ReadRowsRequest) -> Result<Response<tokio_stream::Iter<Reader>>, Status> {
     let table = shared.tables.existing(&request.table_name)?;
     let reader = Reader::new(table, request)?;
-    Ok(Response::new(tokio_stream::iter(Box::new(reader) as Box<_>)))
+    Ok(Response::new(tokio_stream::iter(reader)))
 }
 
 fn mutate_row(shared: &Shared, request: &MutateRowRequest) -> Result<Response<MutateRowResponse>, Status> {
@@ -89,7 +90,7 @@ fn mutate_row(shared: &Shared, request: &MutateRowRequest) -> Result<Response<Mu
 }
 
 /// Each entry succeeds or fails on its own; the answer names them by their index.
-fn mutate_rows(shared: &Shared, request: &MutateRowsRequest) -> Response<Messages<MutateRowsResponse>> {
+fn mutate_rows(shared: &Shared, request: &MutateRowsRequest) -> Response<Once<MutateRowsResponse>> {
     let table = shared.tables.for_writing(&request.table_name);
     let entries = request.entries.iter().zip(0..).map(|(entry, index)| {
         let status = mutate(&table, &entry.row_key, &entry.mutations).err().map_or_else(rpc::Status::default, |status| rpc::Status {
@@ -100,5 +101,5 @@ fn mutate_rows(shared: &Shared, request: &MutateRowsRequest) -> Response<Message
         mutate_rows_response::Entry { index, status: Some(status) }
     });
     let answer = MutateRowsResponse { entries: entries.collect(), ..MutateRowsResponse::default() };
-    Response::new(tokio_stream::iter(Box::new(std::iter::once(Ok(answer))) as Box<_>))
+    Response::new(tokio_stream::iter(std::iter::once(Ok(answer))))
 }

@@ -87,7 +87,11 @@ pub enum Step {
 impl Step {
     /// HEADERS with status 200 and no extra fields.
     pub fn headers() -> Self {
-        Self::Headers { status: 200, fields: Vec::new(), end: false }
+        Self::Headers {
+            status: 200,
+            fields: Vec::new(),
+            end: false,
+        }
     }
 
     /// Trailers with this `grpc-status` and, if not empty, `grpc-message`.
@@ -97,12 +101,20 @@ impl Step {
 
     /// A trailers-only answer: HEADERS with this `grpc-status`, which end the stream.
     pub fn trailers_only(code: u32, message: &str) -> Self {
-        Self::Headers { status: 200, fields: status_fields(code, message), end: true }
+        Self::Headers {
+            status: 200,
+            fields: status_fields(code, message),
+            end: true,
+        }
     }
 
     /// GOAWAY without debug data.
     pub fn goaway(code: u32, last: Last) -> Self {
-        Self::Goaway { code, last, debug: Bytes::new() }
+        Self::Goaway {
+            code,
+            last,
+            debug: Bytes::new(),
+        }
     }
 
     /// One message with [`GOOD_PAYLOAD`].
@@ -123,7 +135,11 @@ fn status_fields(code: u32, message: &str) -> Vec<(String, String)> {
 ///
 /// Use it for HEADERS that [`Step::Headers`] would not send: without `:status`, without END_HEADERS, on another stream.
 pub fn header_block(fields: &[(&str, &str)]) -> Bytes {
-    wire::encode(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+    wire::encode(
+        fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+    )
 }
 
 /// The steps that answer one request.
@@ -139,7 +155,10 @@ pub struct Answer {
 impl Answer {
     /// An answer of these steps.
     pub fn steps(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { steps: steps.into_iter().collect(), after_reset: Vec::new() }
+        Self {
+            steps: steps.into_iter().collect(),
+            after_reset: Vec::new(),
+        }
     }
 
     /// Waits for the whole request, then sends headers, one message with [`GOOD_PAYLOAD`] and `grpc-status: 0`.
@@ -149,7 +168,12 @@ impl Answer {
 
     /// The same with another payload.
     pub fn message(payload: Bytes) -> Self {
-        Self::steps([Step::AwaitRequest, Step::headers(), Step::Message(payload), Step::status(0, "")])
+        Self::steps([
+            Step::AwaitRequest,
+            Step::headers(),
+            Step::Message(payload),
+            Step::status(0, ""),
+        ])
     }
 
     /// Waits for the whole request, then answers trailers-only with this `grpc-status`.

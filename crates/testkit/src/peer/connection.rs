@@ -37,8 +37,16 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn run(mut socket: TcpStream, script: Script, context: Context, commands: mpsc::Receiver<Command>) {
-    let open = Open { number: context.number, state: context.state.clone() };
+pub(super) async fn run(
+    mut socket: TcpStream,
+    script: Script,
+    context: Context,
+    commands: mpsc::Receiver<Command>,
+) {
+    let open = Open {
+        number: context.number,
+        state: context.state.clone(),
+    };
     // Frames must leave one by one, or the faults between them would not be seen; a failure only means a closed socket.
     let _ = socket.set_nodelay(true);
     let end = match &script.accept {
@@ -99,7 +107,8 @@ async fn serve(
             () = &mut delay, if !started => started = true,
             written = write.write_buf(&mut link.out), if started && !link.out.is_empty() => {
                 if written.is_err() {
-                    return End::Closed;
+                    // The client closed, but what it said before, a GOAWAY perhaps, may still be there to read.
+                    link.fall_silent();
                 }
             }
             Some(command) = commands.recv(), if started && !closing && link.out.len() < WRITE_LIMIT => {

@@ -19,8 +19,14 @@ impl ClosedPort {
     pub fn new() -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-        let addr = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { addr, _socket: socket })
+        let addr = socket
+            .local_addr()?
+            .as_socket()
+            .ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self {
+            addr,
+            _socket: socket,
+        })
     }
 
     /// The address that refuses.

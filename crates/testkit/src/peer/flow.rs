@@ -28,8 +28,15 @@ struct Windows {
 
 impl Flow {
     pub(super) fn new() -> Self {
-        let windows = Windows { connection: START, initial: START, streams: HashMap::new() };
-        Self { windows: Mutex::new(windows), grown: Notify::new() }
+        let windows = Windows {
+            connection: START,
+            initial: START,
+            streams: HashMap::new(),
+        };
+        Self {
+            windows: Mutex::new(windows),
+            grown: Notify::new(),
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Windows)) {
@@ -56,14 +63,21 @@ impl Flow {
         self.change(|windows| {
             let moved = i64::from(bytes) - windows.initial;
             windows.initial = i64::from(bytes);
-            windows.streams.values_mut().for_each(|window| *window = window.saturating_add(moved));
+            windows
+                .streams
+                .values_mut()
+                .for_each(|window| *window = window.saturating_add(moved));
         });
     }
 
     /// WINDOW_UPDATE, for the connection if `stream` is 0.
     pub(super) fn update(&self, stream: u32, bytes: u32) {
         self.change(|windows| {
-            let window = if stream == 0 { Some(&mut windows.connection) } else { windows.streams.get_mut(&stream) };
+            let window = if stream == 0 {
+                Some(&mut windows.connection)
+            } else {
+                windows.streams.get_mut(&stream)
+            };
             if let Some(window) = window {
                 *window = window.saturating_add(i64::from(bytes));
             }
@@ -92,7 +106,7 @@ impl Flow {
     fn try_take(&self, stream: u32, wanted: usize) -> usize {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let own = windows.streams.get(&stream).copied().unwrap_or(i64::MAX);
-        let room = own.min(windows.connection).min(MAX_DATA).max(0);
+        let room = own.min(windows.connection).clamp(0, MAX_DATA);
         let taken = wanted.min(usize::try_from(room).unwrap_or(0));
         windows.connection -= taken as i64;
         if let Some(window) = windows.streams.get_mut(&stream) {
@@ -113,7 +127,11 @@ mod tests {
         assert_eq!(flow.try_take(1, 100_000), 16_384);
         assert_eq!(flow.try_take(1, 10), 10);
         flow.initial(10);
-        assert_eq!(flow.try_take(1, 1), 0, "the stream's window is below zero now");
+        assert_eq!(
+            flow.try_take(1, 1),
+            0,
+            "the stream's window is below zero now"
+        );
         flow.update(1, 16_384);
         assert_eq!(flow.try_take(1, 1_000), 0, "exactly zero");
         flow.update(1, 5);

@@ -1,22 +1,14 @@
-//! The HTTP/2 state of one connection: frames in, frames out, no I/O.
+//! The HTTP/2 state of one connection, and what it sends. No I/O.
 
 use super::{
-    Last, Ping, Request, Reset, Script,
-    state::{Connection, Goaway, PeerState},
+    Last, Script,
+    state::{Connection, PeerState},
     stream::{self, Command, Context, Phase, StreamEnd},
 };
-use crate::wire::{self, Decoder, Frame, FrameReader, flag, kind, setting};
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use std::{collections::HashMap, sync::Arc};
+use crate::wire::{self, Decoder, FrameReader, setting};
+use bytes::{BufMut, BytesMut};
+use std::collections::HashMap;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
-
-/// The most bytes of one header block, over all its CONTINUATION frames.
-const MAX_BLOCK: usize = 1024 * 1024;
-
-const PROTOCOL_ERROR: u32 = 1;
-const COMPRESSION_ERROR: u32 = 9;
-const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// How the connection is to end, once everything queued is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +23,10 @@ pub(super) enum End {
 
 /// A header block of which more is to come.
 #[derive(Debug)]
-struct Block {
-    stream: u32,
-    end: bool,
-    bytes: BytesMut,
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) end: bool,
+    pub(super) bytes: BytesMut,
 }
 
 #[derive(Debug)]
@@ -42,28 +34,38 @@ pub(super) struct Link {
     pub(super) reader: FrameReader,
     pub(super) out: BytesMut,
     pub(super) end: Option<End>,
-    script: Script,
-    context: Context,
-    decoder: Decoder,
-    block: Option<Block>,
-    phases: HashMap<u32, watch::Sender<Phase>>,
-    tasks: JoinSet<()>,
-    highest: u32,
+    pub(super) script: Script,
+    pub(super) context: Context,
+    pub(super) decoder: Decoder,
+    pub(super) block: Option<Block>,
+    pub(super) phases: HashMap<u32, watch::Sender<Phase>>,
+    pub(super) tasks: JoinSet<()>,
+    pub(super) highest: u32,
     /// The last stream that a GOAWAY of ours admits.
-    admitted: Option<u32>,
+    pub(super) admitted: Option<u32>,
+    /// Nothing is written any more: by the script, or because the client has closed.
     deaf: bool,
-    last_ping: Option<Instant>,
+    pub(super) last_ping: Option<Instant>,
 }
 
 impl Link {
     /// A connection that has only its SETTINGS to send.
     pub(super) fn new(script: Script, context: Context) -> Self {
         let values = [
-            (setting::MAX_CONCURRENT_STREAMS, script.settings.max_concurrent_streams),
+            (
+                setting::MAX_CONCURRENT_STREAMS,
+                script.settings.max_concurrent_streams,
+            ),
             (setting::INITIAL_WINDOW_SIZE, script.settings.initial_window),
-            (setting::MAX_HEADER_LIST_SIZE, script.settings.max_header_list),
+            (
+                setting::MAX_HEADER_LIST_SIZE,
+                script.settings.max_header_list,
+            ),
         ];
-        let announced: Vec<_> = values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let announced: Vec<_> = values
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect();
         Self {
             reader: FrameReader::default(),
             out: BytesMut::from(&wire::settings(&announced)[..]),
@@ -81,31 +83,30 @@ impl Link {
         }
     }
 
-    /// Deals with every whole frame that has come.
-    pub(super) fn received(&mut self) {
-        while self.end.is_none() {
-            match self.reader.next() {
-                Ok(Some(frame)) => self.frame(frame),
-                Ok(None) => return,
-                Err(wire::Nonsense) => self.fail(PROTOCOL_ERROR),
-            }
-        }
-    }
-
     /// Does what a stream's task asks.
     pub(super) fn command(&mut self, command: Command) {
         if self.deaf {
             return;
         }
         match command {
-            Command::Write { stream, bytes, data, end } => {
+            Command::Write {
+                stream,
+                bytes,
+                data,
+                end,
+            } => {
                 self.write(&bytes);
                 self.note(|connection| connection.data_sent += data as u64);
                 if let Some(end) = end {
                     self.ended(stream, end);
                 }
             }
-            Command::Goaway { stream, code, last, debug } => {
+            Command::Goaway {
+                stream,
+                code,
+                last,
+                debug,
+            } => {
                 let last = match last {
                     Last::Zero => 0,
                     Last::This if stream > 0 => stream,
@@ -119,29 +120,36 @@ impl Link {
             }
             Command::Run(answer) => {
                 let (_, phase) = watch::channel(Phase::default());
-                self.tasks.spawn(stream::answer(self.context.clone(), 0, phase, answer));
+                self.tasks
+                    .spawn(stream::answer(self.context.clone(), 0, phase, answer));
             }
             Command::Fin => self.end = Some(End::Fin),
             Command::TcpReset => self.end = Some(End::TcpReset),
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    /// Nothing can be written any more.
+    pub(super) fn fall_silent(&mut self) {
+        self.deaf = true;
+        self.out.clear();
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) {
         if !self.deaf {
             self.out.put_slice(bytes);
         }
     }
 
-    fn fail(&mut self, code: u32) {
+    pub(super) fn fail(&mut self, code: u32) {
         self.write(&wire::goaway(self.highest, code, b""));
         self.end = Some(End::Fin);
     }
 
-    fn state(&self, change: impl FnOnce(&mut PeerState)) {
+    pub(super) fn state(&self, change: impl FnOnce(&mut PeerState)) {
         self.context.state.send_modify(change);
     }
 
-    fn note(&self, change: impl FnOnce(&mut Connection)) {
+    pub(super) fn note(&self, change: impl FnOnce(&mut Connection)) {
         self.state(|state| {
             if let Some(connection) = state.connection(self.context.number) {
                 change(connection);
@@ -160,183 +168,6 @@ impl Link {
             }
             answers = connection.answers;
         });
-        self.deaf = self.script.deaf_after.is_some_and(|limit| answers >= limit);
+        self.deaf |= self.script.deaf_after.is_some_and(|limit| answers >= limit);
     }
-
-    fn frame(&mut self, frame: Frame) {
-        if self.block.is_some() != (frame.kind == kind::CONTINUATION) {
-            return self.fail(PROTOCOL_ERROR);
-        }
-        match frame.kind {
-            kind::DATA => self.data(&frame),
-            kind::HEADERS => match frame.content() {
-                Some(bytes) => {
-                    let end = frame.has(flag::END_STREAM);
-                    let block = Block { stream: frame.stream, end, bytes: BytesMut::from(&bytes[..]) };
-                    self.headers(block, frame.has(flag::END_HEADERS));
-                }
-                None => self.fail(PROTOCOL_ERROR),
-            },
-            kind::CONTINUATION => match self.block.take() {
-                Some(mut block) if block.bytes.len() + frame.payload.len() <= MAX_BLOCK => {
-                    block.bytes.put_slice(&frame.payload);
-                    self.headers(block, frame.has(flag::END_HEADERS));
-                }
-                _ => self.fail(PROTOCOL_ERROR),
-            },
-            kind::RST_STREAM => self.reset(frame.stream, frame.number().unwrap_or(0)),
-            kind::SETTINGS => self.settings(&frame),
-            kind::PING => self.ping(&frame),
-            kind::GOAWAY => self.goaway(&frame),
-            kind::WINDOW_UPDATE => self.context.flow.update(frame.stream, frame.number().unwrap_or(0) & 0x7fff_ffff),
-            // PRIORITY and what this peer does not know are ignored, as the protocol wants.
-            _ => {}
-        }
-    }
-
-    fn data(&mut self, frame: &Frame) {
-        let length = frame.payload.len();
-        self.note(|connection| connection.data_received += length as u64);
-        let end = frame.has(flag::END_STREAM);
-        if self.script.window_updates && length > 0 {
-            self.write(&wire::window_update(0, length as u32));
-            if !end {
-                self.write(&wire::window_update(frame.stream, length as u32));
-            }
-        }
-        if end {
-            self.request_ended(frame.stream);
-        }
-    }
-
-    fn request_ended(&self, stream: u32) {
-        if let Some(phase) = self.phases.get(&stream) {
-            phase.send_modify(|phase| phase.ended = true);
-        }
-    }
-
-    fn headers(&mut self, block: Block, complete: bool) {
-        if !complete {
-            self.block = Some(block);
-            return;
-        }
-        let Ok(fields) = self.decoder.decode(&block.bytes) else {
-            return self.fail(COMPRESSION_ERROR);
-        };
-        if block.stream > self.highest {
-            self.request(block.stream, &fields);
-        }
-        // A block on an older stream is the request's trailers.
-        if block.end {
-            self.request_ended(block.stream);
-        }
-    }
-
-    fn request(&mut self, stream: u32, fields: &[(Bytes, Bytes)]) {
-        self.highest = stream;
-        while self.tasks.try_join_next().is_some() {}
-        let mut headers = HeaderMap::new();
-        let mut path = String::new();
-        for (name, value) in fields {
-            if &name[..] == b":path" {
-                path = String::from_utf8_lossy(value).into_owned();
-            }
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-                headers.append(name, value);
-            }
-        }
-        let number = self.context.number;
-        let refused = self.admitted.is_some_and(|last| stream > last);
-        let mut request =
-            Request { connection: number, stream, index: 0, order: 0, refused, path, headers: Arc::new(headers) };
-        self.state(|state| {
-            request.order = state.requests.len() as u64;
-            if let Some(connection) = state.connection(number) {
-                request.index = connection.requests;
-                connection.requests += 1;
-                if !refused {
-                    connection.open_streams.insert(stream);
-                }
-            }
-            state.requests.push(request.clone());
-        });
-        if refused {
-            return;
-        }
-        self.context.flow.open(stream);
-        let answer = (self.script.answers)(&request);
-        let (sender, phase) = watch::channel(Phase::default());
-        self.phases.insert(stream, sender);
-        self.tasks.spawn(stream::answer(self.context.clone(), stream, phase, answer));
-    }
-
-    fn reset(&mut self, stream: u32, code: u32) {
-        // The task must see the reset before the stream loses its window, or it would send without one.
-        if let Some(phase) = self.phases.remove(&stream) {
-            phase.send_modify(|phase| phase.reset = true);
-        }
-        self.context.flow.close(stream);
-        let connection = self.context.number;
-        self.state(|state| {
-            if let Some(connection) = state.connection(connection) {
-                connection.open_streams.remove(&stream);
-            }
-            state.resets.push(Reset { connection, stream, code });
-        });
-    }
-
-    fn settings(&mut self, frame: &Frame) {
-        if frame.has(flag::ACK) {
-            return self.note(|connection| connection.settings_acknowledged = true);
-        }
-        for entry in frame.payload.chunks_exact(6) {
-            let [n0, n1, value @ ..] = entry else { continue };
-            if u16::from_be_bytes([*n0, *n1]) == setting::INITIAL_WINDOW_SIZE
-                && let Ok(value) = value.try_into()
-            {
-                self.context.flow.initial(u32::from_be_bytes(value));
-            }
-        }
-        self.write(&wire::frame(kind::SETTINGS, flag::ACK, 0, b""));
-    }
-
-    fn ping(&mut self, frame: &Frame) {
-        if frame.has(flag::ACK) {
-            return;
-        }
-        let mut idle = false;
-        self.note(|connection| {
-            connection.pings += 1;
-            idle = connection.open_streams.is_empty();
-        });
-        if let Ping::Strict { min_gap, without_streams } = self.script.ping {
-            let now = now();
-            let early = self.last_ping.replace(now).is_some_and(|last| now - last < min_gap);
-            if early || (idle && !without_streams) {
-                self.write(&wire::goaway(self.highest, ENHANCE_YOUR_CALM, b"too_many_pings"));
-                self.end = Some(End::Fin);
-                return;
-            }
-        }
-        if self.script.ping != Ping::Ignore {
-            self.write(&wire::frame(kind::PING, flag::ACK, 0, &frame.payload));
-        }
-    }
-
-    fn goaway(&self, frame: &Frame) {
-        let Some((last, rest)) = frame.payload.split_first_chunk::<4>() else { return };
-        let Some((code, debug)) = rest.split_first_chunk::<4>() else { return };
-        let goaway = Goaway {
-            connection: self.context.number,
-            last: u32::from_be_bytes(*last),
-            code: u32::from_be_bytes(*code),
-            debug: Bytes::copy_from_slice(debug),
-        };
-        self.state(|state| state.goaways.push(goaway));
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "real sockets run on the real clock, and this crate stands below the others")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -21,12 +21,13 @@
 //! | [`Script::http`], [`Script::http1`] | not gRPC, or not HTTP/2 |
 //! | [`Script::trail`], [`Script::truncated`] | unusual trailers, half a message |
 //! | [`Script::gap`] | a stream with silence between its messages |
-//! | [`ClosedPort`], [`never`] | a refused connection, a connect that never ends |
+//! | [`ClosedPort`], [`never()`] | a refused connection, a connect that never ends |
 
 mod answer;
 mod connection;
 mod dead;
 mod flow;
+mod incoming;
 mod link;
 mod named;
 mod script;
@@ -82,7 +83,9 @@ pub struct Peer {
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer").field("addr", &self.addr).finish_non_exhaustive()
+        f.debug_struct("Peer")
+            .field("addr", &self.addr)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,7 +116,10 @@ impl Peer {
     ///
     /// # Panics
     /// As [`Peer::start`].
-    pub fn bind(addr: SocketAddr, scripts: impl Fn(u64) -> Script + Send + Sync + 'static) -> io::Result<Self> {
+    pub fn bind(
+        addr: SocketAddr,
+        scripts: impl Fn(u64) -> Script + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = listen(addr)?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
@@ -124,7 +130,12 @@ impl Peer {
         });
         let (stop, stopped) = oneshot::channel();
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), stopped));
-        Ok(Self { addr, shared, stop: Some(stop), accepting })
+        Ok(Self {
+            addr,
+            shared,
+            stop: Some(stop),
+            accepting,
+        })
     }
 
     /// Where the peer listens.
@@ -144,7 +155,11 @@ impl Peer {
 
     /// Uses these scripts for the connections accepted from now on. The numbers go on counting.
     pub fn set_scripts(&self, scripts: impl Fn(u64) -> Script + Send + Sync + 'static) {
-        *self.shared.scripts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scripts);
+        *self
+            .shared
+            .scripts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(scripts);
     }
 
     /// Looks at what the peer has seen. `look` runs under the state's lock: it must not call this peer.
@@ -174,7 +189,13 @@ impl Peer {
 
     /// How many streams are open now on each connection, by its number; closed connections have none.
     pub fn open_streams_per_connection(&self) -> Vec<usize> {
-        self.inspect(|state| state.connections.iter().map(|connection| connection.open_streams.len()).collect())
+        self.inspect(|state| {
+            state
+                .connections
+                .iter()
+                .map(|connection| connection.open_streams.len())
+                .collect()
+        })
     }
 
     /// The RST_STREAM frames that clients sent, in order.
@@ -196,7 +217,11 @@ impl Peer {
     /// test counts as hung.
     ///
     /// `condition` runs under the state's lock: it must not call this peer. Cancel safe.
-    pub async fn wait_until(&self, bound: Duration, condition: impl FnMut(&PeerState) -> bool) -> Result<(), Hang> {
+    pub async fn wait_until(
+        &self,
+        bound: Duration,
+        condition: impl FnMut(&PeerState) -> bool,
+    ) -> Result<(), Hang> {
         wait_until(&self.shared.state, bound, condition).await
     }
 
@@ -217,7 +242,13 @@ impl Peer {
     /// Returns when the steps are queued, not when they are done. Dropped before, it queues nothing.
     pub async fn inject(&self, connection: u64, steps: impl IntoIterator<Item = Step>) -> bool {
         let answer = Answer::steps(steps);
-        let commands = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).get(&connection).cloned();
+        let commands = self
+            .shared
+            .live
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&connection)
+            .cloned();
         match commands {
             Some(commands) => commands.send(Command::Run(answer)).await.is_ok(),
             None => false,
@@ -259,7 +290,11 @@ async fn connect(socket: TcpStream, shared: Arc<Shared>) {
     struct Live(Arc<Shared>, u64);
     impl Drop for Live {
         fn drop(&mut self) {
-            self.0.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+            self.0
+                .live
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&self.1);
         }
     }
 
@@ -267,12 +302,24 @@ async fn connect(socket: TcpStream, shared: Arc<Shared>) {
     let mut number = 0;
     shared.state.send_modify(|state| {
         number = state.connections.len() as u64;
-        state.connections.push(Connection { open: true, ..Connection::default() });
+        state.connections.push(Connection {
+            open: true,
+            ..Connection::default()
+        });
     });
-    shared.live.lock().unwrap_or_else(PoisonError::into_inner).insert(number, commands.clone());
+    shared
+        .live
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(number, commands.clone());
     let live = Live(Arc::clone(&shared), number);
     // The lock is released before the user's closure runs, which may call `set_script`.
-    let scripts = Arc::clone(&shared.scripts.lock().unwrap_or_else(PoisonError::into_inner));
+    let scripts = Arc::clone(
+        &shared
+            .scripts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner),
+    );
     let script = scripts(number);
     let context = Context {
         number,

@@ -66,8 +66,14 @@ impl Script {
 
     /// Answers `answers` requests of the connection well; then it reads, but never writes again.
     pub fn deaf(answers: u64) -> Self {
-        Self::new(move |request| if request.index < answers { Answer::good() } else { Answer::silence() })
-            .deaf_after(answers)
+        Self::new(move |request| {
+            if request.index < answers {
+                Answer::good()
+            } else {
+                Answer::silence()
+            }
+        })
+        .deaf_after(answers)
     }
 
     /// Acknowledges PINGs but never answers a request.
@@ -96,7 +102,12 @@ impl Script {
             At::Request => vec![Step::AwaitRequest],
             At::MidHeaders => {
                 // A frame header for 40 bytes of HEADERS on stream 1, END_HEADERS set, and five of them.
-                vec![Step::AwaitRequest, Step::Bytes(Bytes::from_static(b"\0\0\x28\x01\x04\0\0\0\x01\x88\0\0\0\0"))]
+                vec![
+                    Step::AwaitRequest,
+                    Step::Bytes(Bytes::from_static(
+                        b"\0\0\x28\x01\x04\0\0\0\x01\x88\0\0\0\0",
+                    )),
+                ]
             }
             At::Headers => opening(0),
             At::Messages(messages) => opening(messages),
@@ -108,7 +119,11 @@ impl Script {
     /// Sends GOAWAY with this code when the connection's first request has come.
     pub fn goaway(code: u32, last: Last, then: Then) -> Self {
         Self::new(move |request| {
-            let rest = if then == Then::Finish { Answer::good() } else { Answer::silence() };
+            let rest = if then == Then::Finish {
+                Answer::good()
+            } else {
+                Answer::silence()
+            };
             if request.index > 0 {
                 return rest;
             }
@@ -135,49 +150,97 @@ impl Script {
 
     /// Announces SETTINGS_MAX_CONCURRENT_STREAMS = `streams` and holds each request until it is released; then answers well.
     pub fn max_streams(streams: u32) -> Self {
-        Self::always(Answer::good().held())
-            .settings(Settings { max_concurrent_streams: Some(streams), ..Settings::default() })
+        Self::always(Answer::good().held()).settings(Settings {
+            max_concurrent_streams: Some(streams),
+            ..Settings::default()
+        })
     }
 
     /// Answers the first three requests of the connection with a message of 3 MiB, later ones with one of 5 B.
     pub fn flow() -> Self {
-        Self::new(|request| if request.index < 3 { Answer::message(big_payload(3 << 20)) } else { Answer::good() })
+        Self::new(|request| {
+            if request.index < 3 {
+                Answer::message(big_payload(3 << 20))
+            } else {
+                Answer::good()
+            }
+        })
     }
 
     /// Says nothing until the client resets the stream; `delay` after that it sends headers, a message and trailers on the dead
     /// stream.
     pub fn late(delay: Duration) -> Self {
-        let rest = [Step::Wait(delay), Step::headers(), Step::good_message(), Step::status(0, "")];
+        let rest = [
+            Step::Wait(delay),
+            Step::headers(),
+            Step::good_message(),
+            Step::status(0, ""),
+        ];
         Self::always(Answer::silence().after_reset(rest))
     }
 
     /// Answers well, but punishes PINGs: see [`Ping::Strict`].
     pub fn strict_ping(min_gap: Duration, without_streams: bool) -> Self {
-        Self::good().ping(Ping::Strict { min_gap, without_streams })
+        Self::good().ping(Ping::Strict {
+            min_gap,
+            without_streams,
+        })
     }
 
     /// Answers with a bare HTTP status and `content-type: text/plain`, with or without a text body.
     pub fn http(status: u16, text: Option<&'static str>) -> Self {
         let fields = vec![("content-type".to_owned(), "text/plain".to_owned())];
-        let mut steps = vec![Step::AwaitRequest, Step::Headers { status, fields, end: text.is_none() }];
-        steps.extend(text.map(|text| Step::Data { bytes: Bytes::from_static(text.as_bytes()), end: true }));
+        let mut steps = vec![
+            Step::AwaitRequest,
+            Step::Headers {
+                status,
+                fields,
+                end: text.is_none(),
+            },
+        ];
+        steps.extend(text.map(|text| Step::Data {
+            bytes: Bytes::from_static(text.as_bytes()),
+            end: true,
+        }));
         Self::always(Answer::steps(steps))
     }
 
     /// Ends each answer in an unusual way.
     pub fn trail(trail: Trail) -> Self {
         let headers = |fields: &[(&str, &str)], end| {
-            let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            vec![Step::AwaitRequest, Step::Headers { status: 200, fields, end }]
+            let fields = fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
+            vec![
+                Step::AwaitRequest,
+                Step::Headers {
+                    status: 200,
+                    fields,
+                    end,
+                },
+            ]
         };
         let steps = match trail {
             Trail::Only(code) => vec![Step::AwaitRequest, Step::trailers_only(code, "")],
-            Trail::None => [opening(1), vec![Step::Data { bytes: Bytes::new(), end: true }]].concat(),
-            Trail::NoStatus => {
-                [opening(1), vec![Step::Trailers(vec![("x-end".to_owned(), "1".to_owned())])]].concat()
-            }
+            Trail::None => [
+                opening(1),
+                vec![Step::Data {
+                    bytes: Bytes::new(),
+                    end: true,
+                }],
+            ]
+            .concat(),
+            Trail::NoStatus => [
+                opening(1),
+                vec![Step::Trailers(vec![("x-end".to_owned(), "1".to_owned())])],
+            ]
+            .concat(),
             Trail::Status(code) => [opening(1), vec![Step::status(code, "")]].concat(),
-            Trail::BadDetails => headers(&[("grpc-status", "13"), ("grpc-status-details-bin", "%%%")], true),
+            Trail::BadDetails => headers(
+                &[("grpc-status", "13"), ("grpc-status-details-bin", "%%%")],
+                true,
+            ),
             Trail::OpenHeaders(code) => headers(&[("grpc-status", &code.to_string())], false),
         };
         Self::always(Answer::steps(steps))
@@ -187,7 +250,10 @@ impl Script {
     pub fn truncated(end: Truncated) -> Self {
         let half = Bytes::from_static(b"\0\0\0\0\x05\x0a");
         let mut steps = opening(0);
-        steps.push(Step::Data { bytes: half, end: end == Truncated::EndStream });
+        steps.push(Step::Data {
+            bytes: half,
+            end: end == Truncated::EndStream,
+        });
         if end == Truncated::StatusZero {
             steps.push(Step::status(0, ""));
         }

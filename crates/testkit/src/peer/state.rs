@@ -103,17 +103,26 @@ pub struct PeerState {
 impl PeerState {
     /// Connections that are open now.
     pub fn open_connections(&self) -> usize {
-        self.connections.iter().filter(|connection| connection.open).count()
+        self.connections
+            .iter()
+            .filter(|connection| connection.open)
+            .count()
     }
 
     /// Streams that are open now, on all connections.
     pub fn open_streams(&self) -> usize {
-        self.connections.iter().map(|connection| connection.open_streams.len()).sum()
+        self.connections
+            .iter()
+            .map(|connection| connection.open_streams.len())
+            .sum()
     }
 
     /// PINGs received, on all connections.
     pub fn pings(&self) -> u64 {
-        self.connections.iter().map(|connection| connection.pings).sum()
+        self.connections
+            .iter()
+            .map(|connection| connection.pings)
+            .sum()
     }
 
     pub(super) fn connection(&mut self, number: u64) -> Option<&mut Connection> {

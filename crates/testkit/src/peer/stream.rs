@@ -57,7 +57,12 @@ pub(super) struct Context {
 }
 
 /// Performs an answer; ends when nothing more can happen on the stream.
-pub(super) async fn answer(context: Context, stream: u32, phase: watch::Receiver<Phase>, answer: Answer) {
+pub(super) async fn answer(
+    context: Context,
+    stream: u32,
+    phase: watch::Receiver<Phase>,
+    answer: Answer,
+) {
     let Answer { steps, after_reset } = answer;
     let mut resets = phase.clone();
     let performed = async {
@@ -83,7 +88,12 @@ pub(super) async fn answer(context: Context, stream: u32, phase: watch::Receiver
     }
 }
 
-async fn perform(context: &Context, stream: u32, mut phase: watch::Receiver<Phase>, steps: Vec<Step>) {
+async fn perform(
+    context: &Context,
+    stream: u32,
+    mut phase: watch::Receiver<Phase>,
+    steps: Vec<Step>,
+) {
     for step in steps {
         let sent = match step {
             Step::AwaitRequest => {
@@ -115,36 +125,69 @@ async fn perform(context: &Context, stream: u32, mut phase: watch::Receiver<Phas
 
 /// The command for a step that needs no waiting.
 fn plain(step: Step, stream: u32) -> Command {
-    let write = |bytes, end| Command::Write { stream, bytes, data: 0, end };
+    let write = |bytes, end| Command::Write {
+        stream,
+        bytes,
+        data: 0,
+        end,
+    };
     match step {
-        Step::Headers { status, fields, end } => {
+        Step::Headers {
+            status,
+            fields,
+            end,
+        } => {
             let status_text = status.to_string();
             let mut block = vec![(":status", status_text.as_str())];
             if status >= 200 && !fields.iter().any(|(name, _)| name == "content-type") {
                 block.push(("content-type", "application/grpc"));
             }
-            block.extend(fields.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+            block.extend(
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str())),
+            );
             let frames = wire::header_frames(stream, &super::header_block(&block), end);
             write(frames, end.then_some(StreamEnd::Answered))
         }
         Step::Trailers(fields) => {
-            let block: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let block: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
             let frames = wire::header_frames(stream, &super::header_block(&block), true);
             write(frames, Some(StreamEnd::Answered))
         }
         Step::Rst(code) => write(wire::rst(stream, code), Some(StreamEnd::Reset)),
-        Step::Goaway { code, last, debug } => Command::Goaway { stream, code, last, debug },
+        Step::Goaway { code, last, debug } => Command::Goaway {
+            stream,
+            code,
+            last,
+            debug,
+        },
         Step::Fin => Command::Fin,
         Step::TcpReset => Command::TcpReset,
-        Step::Frame { kind, flags, stream: other, payload } => {
+        Step::Frame {
+            kind,
+            flags,
+            stream: other,
+            payload,
+        } => {
             let stream = other.unwrap_or(stream);
             let end = match kind {
                 kind::RST_STREAM => Some(StreamEnd::Reset),
-                kind::DATA | kind::HEADERS if flags & flag::END_STREAM != 0 => Some(StreamEnd::Answered),
+                kind::DATA | kind::HEADERS if flags & flag::END_STREAM != 0 => {
+                    Some(StreamEnd::Answered)
+                }
                 _ => None,
             };
             let data = if kind == kind::DATA { payload.len() } else { 0 };
-            Command::Write { stream, bytes: wire::frame(kind, flags, stream, &payload), data, end }
+            Command::Write {
+                stream,
+                bytes: wire::frame(kind, flags, stream, &payload),
+                data,
+                end,
+            }
         }
         Step::Bytes(bytes) => write(bytes, None),
         // These wait, so `perform` deals with them itself.
@@ -181,7 +224,8 @@ async fn hold(context: &Context) {
     struct Held<'a>(&'a watch::Sender<PeerState>);
     impl Drop for Held<'_> {
         fn drop(&mut self) {
-            self.0.send_modify(|state| state.held = state.held.saturating_sub(1));
+            self.0
+                .send_modify(|state| state.held = state.held.saturating_sub(1));
         }
     }
     context.state.send_modify(|state| state.held += 1);

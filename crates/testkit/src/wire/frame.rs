@@ -112,7 +112,12 @@ impl FrameReader {
         self.bytes.advance(9);
         let payload = self.bytes.split_to(length).freeze();
         let stream = u32::from_be_bytes([s0, s1, s2, s3]) & 0x7fff_ffff;
-        Ok(Some(Frame { kind, flags, stream, payload }))
+        Ok(Some(Frame {
+            kind,
+            flags,
+            stream,
+            payload,
+        }))
     }
 }
 
@@ -130,7 +135,12 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Bytes {
 
 /// A DATA frame.
 pub(crate) fn data(stream: u32, payload: &[u8], end: bool) -> Bytes {
-    frame(kind::DATA, if end { flag::END_STREAM } else { 0 }, stream, payload)
+    frame(
+        kind::DATA,
+        if end { flag::END_STREAM } else { 0 },
+        stream,
+        payload,
+    )
 }
 
 /// HEADERS with as many CONTINUATION frames as the block needs.
@@ -214,7 +224,9 @@ mod tests {
         assert_eq!(reader.next().unwrap_err(), Nonsense);
         let mut reader = FrameReader::default();
         reader.bytes.put_slice(PREFACE);
-        reader.bytes.put_slice(&frame(kind::DATA, 0, 1, &vec![0; MAX_PAYLOAD + 1]));
+        reader
+            .bytes
+            .put_slice(&frame(kind::DATA, 0, 1, &vec![0; MAX_PAYLOAD + 1]));
         assert_eq!(reader.next().unwrap_err(), Nonsense);
     }
 
@@ -236,6 +248,9 @@ mod tests {
         let out = header_frames(1, &vec![0; MAX_PAYLOAD + 1], true);
         assert_eq!(out.len(), 9 + MAX_PAYLOAD + 9 + 1);
         assert_eq!(out[3..5], [kind::HEADERS, flag::END_STREAM]);
-        assert_eq!(out[9 + MAX_PAYLOAD + 3..][..2], [kind::CONTINUATION, flag::END_HEADERS]);
+        assert_eq!(
+            out[9 + MAX_PAYLOAD + 3..][..2],
+            [kind::CONTINUATION, flag::END_HEADERS]
+        );
     }
 }

@@ -30,7 +30,11 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     pub(crate) fn new() -> Self {
-        Self { table: VecDeque::new(), size: 0, limit: MAX_TABLE }
+        Self {
+            table: VecDeque::new(),
+            size: 0,
+            limit: MAX_TABLE,
+        }
     }
 
     /// The fields of one complete block.
@@ -70,8 +74,15 @@ impl Decoder {
     fn entry(&self, index: usize) -> Result<Field, BadBlock> {
         let index = index.checked_sub(1).ok_or(BadBlock)?;
         match STATIC_TABLE.get(index) {
-            Some((name, value)) => Ok((Bytes::from_static(name.as_bytes()), Bytes::from_static(value.as_bytes()))),
-            None => self.table.get(index - STATIC_TABLE.len()).cloned().ok_or(BadBlock),
+            Some((name, value)) => Ok((
+                Bytes::from_static(name.as_bytes()),
+                Bytes::from_static(value.as_bytes()),
+            )),
+            None => self
+                .table
+                .get(index - STATIC_TABLE.len())
+                .cloned()
+                .ok_or(BadBlock),
         }
     }
 
@@ -86,7 +97,9 @@ impl Decoder {
 
     fn evict(&mut self, coming: usize) {
         while self.size + coming > self.limit {
-            let Some((name, value)) = self.table.pop_back() else { return };
+            let Some((name, value)) = self.table.pop_back() else {
+                return;
+            };
             self.size -= name.len() + value.len() + ENTRY_COST;
         }
     }
@@ -123,7 +136,11 @@ impl Input<'_> {
         let length = self.number(7)?;
         let (text, rest) = self.0.split_at_checked(length).ok_or(BadBlock)?;
         self.0 = rest;
-        if huffman { unpack(text) } else { Ok(Bytes::copy_from_slice(text)) }
+        if huffman {
+            unpack(text)
+        } else {
+            Ok(Bytes::copy_from_slice(text))
+        }
     }
 }
 
@@ -136,14 +153,21 @@ struct Code {
 }
 
 static CODE: LazyLock<Code> = LazyLock::new(|| {
-    let mut code = Code { symbols: Vec::with_capacity(257), first: [0; 31], start: [0; 31], count: [0; 31] };
+    let mut code = Code {
+        symbols: Vec::with_capacity(257),
+        first: [0; 31],
+        start: [0; 31],
+        count: [0; 31],
+    };
     let mut next = 0;
     for length in 1..=30_u8 {
         next <<= 1;
         let at = usize::from(length);
         code.first[at] = next;
         code.start[at] = code.symbols.len();
-        code.symbols.extend((0..=END_OF_STRING).filter(|symbol| CODE_LENGTHS[usize::from(*symbol)] == length));
+        code.symbols.extend(
+            (0..=END_OF_STRING).filter(|symbol| CODE_LENGTHS[usize::from(*symbol)] == length),
+        );
         code.count[at] = code.symbols.len() - code.start[at];
         next += code.count[at] as u32;
     }
@@ -162,7 +186,9 @@ fn unpack(packed: &[u8]) -> Result<Bytes, BadBlock> {
                 return Err(BadBlock);
             }
             // Below the first code of this length the bits are the start of a longer code.
-            let Some(offset) = bits.checked_sub(code.first[length]) else { continue };
+            let Some(offset) = bits.checked_sub(code.first[length]) else {
+                continue;
+            };
             if (offset as usize) < code.count[length] {
                 let symbol = code.symbols[code.start[length] + offset as usize];
                 out.put_u8(u8::try_from(symbol).map_err(|_| BadBlock)?);
@@ -171,7 +197,11 @@ fn unpack(packed: &[u8]) -> Result<Bytes, BadBlock> {
         }
     }
     // What is left over must be padding: fewer than eight bits, all ones.
-    if length < 8 && bits == (1 << length) - 1 { Ok(out.freeze()) } else { Err(BadBlock) }
+    if length < 8 && bits == (1 << length) - 1 {
+        Ok(out.freeze())
+    } else {
+        Err(BadBlock)
+    }
 }
 
 /// A block of literal fields that a decoder need not remember.
@@ -207,18 +237,29 @@ mod tests {
 
     fn text(fields: &[Field]) -> Vec<(String, String)> {
         let owned = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-        fields.iter().map(|(name, value)| (owned(name), owned(value))).collect()
+        fields
+            .iter()
+            .map(|(name, value)| (owned(name), owned(value)))
+            .collect()
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-        expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        expected
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
     fn the_examples_of_rfc_7541_c4_decode() {
         let mut decoder = Decoder::new();
         let first = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff";
-        let base = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "www.example.com")];
+        let base = [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/"),
+            (":authority", "www.example.com"),
+        ];
         assert_eq!(text(&decoder.decode(first).unwrap()), pairs(&base));
         let second = b"\x82\x86\x84\xbe\x58\x86\xa8\xeb\x10\x64\x9c\xbf";
         let mut expected = base.to_vec();
@@ -230,8 +271,15 @@ mod tests {
     fn what_encode_writes_decode_reads() {
         let long = "v".repeat(70_000);
         let fields = [("a", "b"), ("x-long", long.as_str()), ("empty", "")];
-        let block = encode(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        assert_eq!(text(&Decoder::new().decode(&block).unwrap()), pairs(&fields));
+        let block = encode(
+            fields
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        );
+        assert_eq!(
+            text(&Decoder::new().decode(&block).unwrap()),
+            pairs(&fields)
+        );
     }
 
     #[test]
@@ -239,7 +287,9 @@ mod tests {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for _ in 0..20_000 {
             let block: Vec<u8> = std::iter::repeat_with(|| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 56) as u8
             })
             .take(24)
@@ -250,7 +300,13 @@ mod tests {
 
     #[test]
     fn wrong_indices_lengths_and_padding_are_refused() {
-        for block in [&b"\x80"[..], b"\xff\xff\xff\xff\xff\xff", b"\x00\x05ab", b"\x3f\xe2\x1f", b"\x00\x81\x00\x00"] {
+        for block in [
+            &b"\x80"[..],
+            b"\xff\xff\xff\xff\xff\xff",
+            b"\x00\x05ab",
+            b"\x3f\xe2\x1f",
+            b"\x00\x81\x00\x00",
+        ] {
             assert_eq!(Decoder::new().decode(block), Err(BadBlock), "{block:x?}");
         }
     }

@@ -13,65 +13,96 @@ use tonic::{
 use tower::ServiceExt;
 
 /// How long a test waits for something that must happen.
-pub const HANG: Duration = Duration::from_secs(20);
+pub(crate) const HANG: Duration = Duration::from_secs(20);
 
 /// How long a test watches for something that must not happen.
-pub const QUIET: Duration = Duration::from_millis(150);
+pub(crate) const QUIET: Duration = Duration::from_millis(150);
 
-pub fn channel(addr: SocketAddr) -> Channel {
-    Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_lazy()
+pub(crate) fn channel(addr: SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{addr}"))
+        .unwrap()
+        .connect_lazy()
 }
 
-pub fn client(addr: SocketAddr) -> EchoClient<Channel> {
+pub(crate) fn client(addr: SocketAddr) -> EchoClient<Channel> {
     EchoClient::new(channel(addr))
 }
 
 /// The future's value, or a panic when it hangs.
-pub async fn soon<F: Future>(future: F) -> F::Output {
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(HANG, future).await.expect("hung")
 }
 
 /// Asserts that the future has nothing to say for a while.
-pub async fn pending<F: Future>(future: F) {
-    assert!(tokio::time::timeout(QUIET, future).await.is_err(), "it should be pending");
+pub(crate) async fn pending<F: Future>(future: F) {
+    assert!(
+        tokio::time::timeout(QUIET, future).await.is_err(),
+        "it should be pending"
+    );
 }
 
-pub async fn unary(client: &EchoClient<Channel>) -> Result<EchoReply, Status> {
+pub(crate) async fn unary(client: &EchoClient<Channel>) -> Result<EchoReply, Status> {
     let mut client = client.clone();
-    soon(client.unary(EchoRequest::default())).await.map(tonic::Response::into_inner)
+    soon(client.unary(EchoRequest::default()))
+        .await
+        .map(tonic::Response::into_inner)
 }
 
 /// A unary call as a layer around the channel sees it.
-pub async fn raw(channel: &Channel) -> Result<http::Response<Body>, tonic::transport::Error> {
+pub(crate) async fn raw(
+    channel: &Channel,
+) -> Result<http::Response<Body>, tonic::transport::Error> {
     raw_with_id(channel, "").await
 }
 
-pub async fn raw_with_id(channel: &Channel, id: &str) -> Result<http::Response<Body>, tonic::transport::Error> {
+pub(crate) async fn raw_with_id(
+    channel: &Channel,
+    id: &str,
+) -> Result<http::Response<Body>, tonic::transport::Error> {
     let request = http::Request::builder()
         .method("POST")
         .uri("/steadfast.test.Echo/Unary")
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("x-id", id)
-        .body(Body::new(http_body_util::Full::new(Bytes::from_static(&[0; 5])).map_err(|never| match never {})))
+        .body(Body::new(
+            http_body_util::Full::new(Bytes::from_static(&[0; 5])).map_err(|never| match never {}),
+        ))
         .unwrap();
     channel.clone().oneshot(request).await
 }
 
 /// The error and its sources in one line: `h2::Error` with its origin and reason, the rest by what they print.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut out = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        out.push(match (error.downcast_ref::<h2::Error>(), error.downcast_ref::<std::io::Error>()) {
-            (Some(h2), _) => {
-                let kind = if h2.is_go_away() { "go_away" } else if h2.is_reset() { "reset" } else { "io" };
-                let side = if h2.is_remote() { "remote" } else if h2.is_library() { "library" } else { "" };
-                format!("h2[{kind} {side} {:?}]", h2.reason())
-            }
-            (_, Some(io)) => format!("io({:?})", io.kind()),
-            _ => error.to_string(),
-        });
+        out.push(
+            match (
+                error.downcast_ref::<h2::Error>(),
+                error.downcast_ref::<std::io::Error>(),
+            ) {
+                (Some(h2), _) => {
+                    let kind = if h2.is_go_away() {
+                        "go_away"
+                    } else if h2.is_reset() {
+                        "reset"
+                    } else {
+                        "io"
+                    };
+                    let side = if h2.is_remote() {
+                        "remote"
+                    } else if h2.is_library() {
+                        "library"
+                    } else {
+                        ""
+                    };
+                    format!("h2[{kind} {side} {:?}]", h2.reason())
+                }
+                (_, Some(io)) => format!("io({:?})", io.kind()),
+                _ => error.to_string(),
+            },
+        );
         next = error.source();
     }
     out.join(" > ")
@@ -79,21 +110,27 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 
 /// What a body ended with.
 #[derive(Debug)]
-pub struct Read {
-    pub bytes: usize,
-    pub status: Option<String>,
-    pub error: Option<String>,
+pub(crate) struct Read {
+    pub(crate) bytes: usize,
+    pub(crate) status: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Reads the body to its end.
-pub async fn read(mut body: Body) -> Read {
-    let mut read = Read { bytes: 0, status: None, error: None };
+pub(crate) async fn read(mut body: Body) -> Read {
+    let mut read = Read {
+        bytes: 0,
+        status: None,
+        error: None,
+    };
     while let Some(frame) = soon(body.frame()).await {
         match frame {
             Ok(frame) => {
                 read.bytes += frame.data_ref().map_or(0, Bytes::len);
                 if let Some(trailers) = frame.trailers_ref() {
-                    read.status = trailers.get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
+                    read.status = trailers
+                        .get("grpc-status")
+                        .map(|status| status.to_str().unwrap().to_owned());
                 }
             }
             Err(error) => {
@@ -105,7 +142,10 @@ pub async fn read(mut body: Body) -> Read {
     read
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test of real time needs the real clock")]
-pub fn now() -> std::time::Instant {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test of real time needs the real clock"
+)]
+pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -1,0 +1,10 @@
+//! What a pool does over channels in memory, under a paused clock.
+#![expect(
+    unreachable_pub,
+    reason = "the modules of one test binary share the items of `common`"
+)]
+
+mod common;
+mod in_flight;
+mod life;
+mod waiting;

@@ -1,0 +1,50 @@
+//! Metrics and the words of their labels.
+
+use std::{io, sync::Once};
+
+const DISCONNECT: &str = "steadfast.disconnect";
+
+/// Why a connection ended, in the words of gRFC A94.
+pub(crate) fn disconnected(reason: &'static str) {
+    static DESCRIBED: Once = Once::new();
+    DESCRIBED.call_once(|| {
+        metrics::describe_counter!(
+            DISCONNECT,
+            metrics::Unit::Count,
+            "Connections that had been made and ended, by reason"
+        );
+    });
+    metrics::counter!(DISCONNECT, "reason" => reason).increment(1);
+}
+
+/// The word for an error of the socket.
+pub(crate) fn socket_error(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset => "connection reset",
+        io::ErrorKind::TimedOut => "connection timed out",
+        io::ErrorKind::ConnectionAborted => "connection aborted",
+        _ => "socket error",
+    }
+}
+
+/// The words for a GOAWAY, by its error code (RFC 9113, section 7).
+pub(crate) fn goaway(code: u32) -> &'static str {
+    const WORDS: [&str; 14] = [
+        "GOAWAY NO_ERROR",
+        "GOAWAY PROTOCOL_ERROR",
+        "GOAWAY INTERNAL_ERROR",
+        "GOAWAY FLOW_CONTROL_ERROR",
+        "GOAWAY SETTINGS_TIMEOUT",
+        "GOAWAY STREAM_CLOSED",
+        "GOAWAY FRAME_SIZE_ERROR",
+        "GOAWAY REFUSED_STREAM",
+        "GOAWAY CANCEL",
+        "GOAWAY COMPRESSION_ERROR",
+        "GOAWAY CONNECT_ERROR",
+        "GOAWAY ENHANCE_YOUR_CALM",
+        "GOAWAY INADEQUATE_SECURITY",
+        "GOAWAY HTTP_1_1_REQUIRED",
+    ];
+    let word = usize::try_from(code).ok().and_then(|code| WORDS.get(code));
+    word.copied().unwrap_or("GOAWAY unknown")
+}
