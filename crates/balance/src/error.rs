@@ -5,35 +5,37 @@ use std::{error::Error, fmt, sync::Arc};
 use steadfast_core::{BoxError, ChannelId, Local, LocalKind, Place};
 use tonic::{Code, Status};
 
-/// A dial that failed: the place that was tried, and why.
+/// A dial that failed or a channel that was lost: where, and why.
 #[derive(Clone, Debug)]
-pub(crate) struct DialFailure {
-    pub(crate) place: Place,
+pub(crate) struct Failure {
+    what: &'static str,
+    place: Place,
     cause: Arc<dyn Error + Send + Sync>,
 }
 
-impl DialFailure {
-    pub(crate) fn new(place: Place, cause: BoxError) -> Self {
+impl Failure {
+    pub(crate) fn new(what: &'static str, place: Place, cause: BoxError) -> Self {
         Self {
+            what,
             place,
             cause: cause.into(),
         }
     }
 }
 
-impl fmt::Display for DialFailure {
+impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, cause) = (&self.place, &self.cause);
+        let Self { what, place, cause } = self;
         let deepest = steadfast_classify::deepest_cause(&**cause);
         if cause.to_string().contains(&deepest) {
-            write!(f, "dialling {place}: {cause}")
+            write!(f, "{what} {place}: {cause}")
         } else {
-            write!(f, "dialling {place}: {cause}: {deepest}")
+            write!(f, "{what} {place}: {cause}: {deepest}")
         }
     }
 }
 
-impl Error for DialFailure {
+impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.cause)
     }

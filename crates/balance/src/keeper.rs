@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     Connectivity, Places,
-    error::{DialFailure, DialTimeout},
+    error::{DialTimeout, Failure},
     member::{Member, Roster, Signals},
     plan::{Action, Plan, Why},
     shared::Shared,
@@ -32,7 +32,7 @@ pub(crate) struct Keeper<S> {
     draining: Vec<(Arc<Member<S>>, Instant)>,
     dials: JoinSet<Dialled<S>>,
     running: HashMap<ChannelId, (AbortHandle, Place)>,
-    last_failure: Option<Arc<DialFailure>>,
+    last_failure: Option<Arc<Failure>>,
     /// Whether the roster has to be published anew.
     dirty: bool,
 }
@@ -117,7 +117,10 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             let channel = &member.channel;
             if channel.meter.read().standing() == Standing::Condemned {
                 let cause = channel.meter.condemned_for();
-                tracing::info!(channel = %channel.id, place = %channel.place, ?cause, "channel lost");
+                let cause = cause.as_deref().unwrap_or("its layers condemned it");
+                tracing::info!(channel = %channel.id, place = %channel.place, cause, "channel lost");
+                let failure = Failure::new("channel to", channel.place.clone(), cause.into());
+                self.last_failure = Some(Arc::new(failure));
                 self.plan.on_condemned(channel.id, now);
                 self.dirty = true;
             }
@@ -231,7 +234,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             Err(error) => {
                 let deepest = deepest_cause(&*error);
                 tracing::warn!(channel = %id, %place, %error, deepest, "a dial failed");
-                self.last_failure = Some(Arc::new(DialFailure::new(place, error)));
+                self.last_failure = Some(Arc::new(Failure::new("dialling", place, error)));
                 self.plan.on_dial_failed(id, now());
             }
         }

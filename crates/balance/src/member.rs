@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use steadfast_core::{ChannelId, CutSwitch, Meter, MeterOwner, Metered, Place};
+use steadfast_core::{ChannelId, CutSwitch, Meter, MeterOwner, Metered, Place, Standing};
 use tokio::{sync::Notify, time::Instant};
 
 /// What calls, channels and the keeper tell each other.
@@ -142,8 +142,16 @@ pub(crate) struct Roster<S> {
     pub(crate) connecting: Vec<(Place, u32)>,
     /// Whether a call may wait for a dial: one is under way whose slot's last dial didn't fail.
     pub(crate) hopeful: bool,
-    /// The last dial that failed since a channel was ready.
-    pub(crate) last_failure: Option<Arc<crate::error::DialFailure>>,
+    /// The last dial that failed, or channel that was lost, since one was ready.
+    pub(crate) last_failure: Option<Arc<crate::error::Failure>>,
+}
+
+impl<S> Roster<S> {
+    /// Whether a call may wait: a dial is under way, or about to be because a channel was just lost.
+    pub(crate) fn is_hopeful(&self) -> bool {
+        let lost = |meter: &Meter| meter.read().standing() == Standing::Condemned;
+        self.hopeful || self.meters.iter().any(lost)
+    }
 }
 
 impl<S> Default for Roster<S> {

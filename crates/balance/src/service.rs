@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -84,6 +85,10 @@ where
         }
     }
 }
+
+/// A call waits this much longer than a dial may take, so that a dial which began with it ends first
+/// and the error can name its cause.
+const SLACK: Duration = Duration::from_millis(50);
 
 /// A channel that was claimed for a request, with its service.
 struct Picked<S> {
@@ -245,7 +250,7 @@ fn poll_pick<S: Clone, Q>(
             return Poll::Ready(Ok(Picked::new(lease, service)));
         }
         let roster = shared.roster.load();
-        let patient = roster.hopeful || config.wait_for_ready.is_some();
+        let patient = roster.is_hopeful() || config.wait_for_ready.is_some();
         if shared.is_closed() {
             return Poll::Ready(Err(error::closed(&config.name)));
         }
@@ -253,7 +258,9 @@ fn poll_pick<S: Clone, Q>(
             return Poll::Ready(Err(refusal(shared, &roster, None)));
         }
         let Some(wait) = wait else {
-            let limit = config.wait_for_ready.unwrap_or(config.connect_budget);
+            let limit = config
+                .wait_for_ready
+                .unwrap_or(config.connect_budget + SLACK);
             let bell = &shared.signals.changed;
             let begun = Wait::begin(&shared.signals, bell, request.headers(), Some(limit));
             *wait = Some(Box::new(begun));
@@ -339,12 +346,16 @@ fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)
         .iter()
         .filter(|(_, failures)| *failures > 0)
         .count();
-    let mut message = format!(
-        "{why}: {ready} connected but none may be picked, {connecting} connecting of which {failed} failed before"
-    );
-    if ready + connecting == 0 {
-        message = format!("{why}: it has no places");
-    }
+    let state = match (ready, connecting) {
+        (0, 0) => "it has no places".to_owned(),
+        (0, _) => format!("{connecting} channels are connecting, of which {failed} failed before"),
+        (_, 0) => format!("{ready} channels are connected but none may be picked"),
+        _ => format!(
+            "{ready} channels are connected but none may be picked, \
+             {connecting} are connecting, of which {failed} failed before"
+        ),
+    };
+    let mut message = format!("{why}: {state}");
     if let Some(failure) = &roster.last_failure {
         message = format!("{message}; last failure: {failure}");
     }

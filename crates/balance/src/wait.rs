@@ -24,6 +24,8 @@ pub(crate) struct Wait {
     signals: Arc<Signals>,
     bell: Arc<Notify>,
     news: Pin<Box<OwnedNotified>>,
+    /// Whether `news` listens and hasn't been heard.
+    armed: bool,
     limit: Pin<Box<Sleep>>,
     began: Instant,
     deadline: Option<Instant>,
@@ -57,21 +59,27 @@ impl Wait {
             signals: Arc::clone(signals),
             bell: Arc::clone(bell),
             news: Box::pin(Arc::clone(bell).notified_owned()),
+            armed: false,
             limit: Box::pin(sleep_until(until)),
             began,
             deadline,
         }
     }
 
-    /// Listens for news from now on: before the call looks, so that none in between is lost.
+    /// Listens for news from now on: before the call looks, so that none in between is lost. News that
+    /// wasn't heard yet stays: to drop it would pass it on to the next call, which would do the same.
     pub(crate) fn arm(&mut self) {
-        self.news.set(Arc::clone(&self.bell).notified_owned());
-        self.news.as_mut().enable();
+        if !self.armed {
+            self.news.set(Arc::clone(&self.bell).notified_owned());
+            self.news.as_mut().enable();
+            self.armed = true;
+        }
     }
 
     /// Ready with Ok when there is news since [`Wait::arm`].
     pub(crate) fn poll_news(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
         if self.news.as_mut().poll(cx).is_ready() {
+            self.armed = false;
             return Poll::Ready(Ok(()));
         }
         // Pending: the bell and the timer hold the waker.

@@ -21,7 +21,9 @@ pub(crate) struct Calm(HashMap<Place, Duration>);
 impl Calm {
     /// The interval for the next connection to `place`, `configured` if it asked for nothing.
     pub(crate) fn interval(&self, place: &Place, configured: Duration) -> Duration {
-        self.0.get(place).map_or(configured, |&own| own.max(configured))
+        self.0
+            .get(place)
+            .map_or(configured, |&own| own.max(configured))
     }
 
     /// `place` asked for calm on a connection that pinged every `used`. The new interval, if it changes:
@@ -71,7 +73,11 @@ mod tests {
         let asked: Vec<_> = (0..4).map(|_| calm.asked(&place, seconds(60))).collect();
         assert_eq!(asked, [Some(seconds(120)), None, None, None]);
         assert_eq!(calm.asked(&place, seconds(120)), Some(seconds(240)));
-        assert_eq!(calm.asked(&place, seconds(60)), None, "one of the first generation");
+        assert_eq!(
+            calm.asked(&place, seconds(60)),
+            None,
+            "one of the first generation"
+        );
     }
 
     #[test]

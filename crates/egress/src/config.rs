@@ -164,7 +164,11 @@ impl EgressConfig {
     /// The first setting that is out of its range, by its name with `egress.` before it.
     pub fn validate(&self) -> Result<(), ConfigError> {
         within("egress.stream_window", self.stream_window, 1..=MAX_WINDOW)?;
-        within("egress.connection_window", self.connection_window, 1..=MAX_WINDOW)?;
+        within(
+            "egress.connection_window",
+            self.connection_window,
+            1..=MAX_WINDOW,
+        )?;
         let frame = self.max_frame_size.unwrap_or(16_384);
         within("egress.max_frame_size", frame, 16_384..=16_777_215)?;
         let list = self.max_header_list_size.unwrap_or(MAX_WINDOW);
@@ -174,8 +178,16 @@ impl EgressConfig {
         within("egress.keepalive.timeout", timeout, MILLISECOND..=HOUR)?;
         within("egress.reset_streams", self.reset_streams, 0..=1 << 20)?;
         let remembered = self.reset_stream_duration;
-        within("egress.reset_stream_duration", remembered, Duration::ZERO..=HOUR)?;
-        within("egress.connect_budget", self.connect_budget, MILLISECOND..=HOUR / 6)
+        within(
+            "egress.reset_stream_duration",
+            remembered,
+            Duration::ZERO..=HOUR,
+        )?;
+        within(
+            "egress.connect_budget",
+            self.connect_budget,
+            MILLISECOND..=HOUR / 6,
+        )
     }
 
     /// What is allowed but likely a mistake, one text each. The factory logs them when it is built.

@@ -40,11 +40,7 @@ pub(crate) struct Once {
 }
 
 impl Once {
-    pub(crate) fn new(
-        endpoint: &Endpoint,
-        link: Arc<Link>,
-        first: watch::Sender<First>,
-    ) -> Self {
+    pub(crate) fn new(endpoint: &Endpoint, link: Arc<Link>, first: watch::Sender<First>) -> Self {
         let resolver = Resolver {
             system: GaiResolver::new(),
             link: Arc::clone(&link),
@@ -76,9 +72,7 @@ impl Service<Uri> for Once {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let link = Arc::clone(&self.link);
         let Some((mut http, first)) = self.unused.take() else {
-            return Box::pin(async move {
-                Err(ChannelClosed::new(&*link.wants_redial()).into())
-            });
+            return Box::pin(async move { Err(ChannelClosed::new(&*link.wants_redial()).into()) });
         };
         Box::pin(async move {
             let https = uri.scheme() == Some(&Scheme::HTTPS);

@@ -79,35 +79,34 @@ async fn connect(
     let connected = endpoint.connect_with_connector(connector).await;
     let stage = link.facts().stage;
     if stage != DialStage::Settings {
-        let what = if stage == DialStage::Tls { "no TLS connection" } else { "no connection" };
+        let what = if stage == DialStage::Tls {
+            "no TLS connection"
+        } else {
+            "no connection"
+        };
         return connected.map_err(|error| (what.to_owned(), Some(error.into())));
     }
     // tonic is done when it has sent its preface; whether HTTP/2 is spoken here, the peer must say.
     // An error only says that the socket is gone: then what was said last counts.
-    let _ = first.wait_for(|first| !matches!(first, First::Waiting(_))).await;
+    let _ = first
+        .wait_for(|first| !matches!(first, First::Waiting(_)))
+        .await;
     let said = first.borrow().clone();
     match (said, connected) {
         (First::Settings, connected) => {
             connected.map_err(|error| ("no HTTP/2 connection".to_owned(), Some(error.into())))
         }
-        (First::Other(bytes), connected) => {
+        (First::Waiting(bytes), connected) if bytes.is_empty() => {
+            let what = "no SETTINGS: the peer accepted the connection, said nothing and closed it";
+            let cause = connected.err().map(Into::into);
+            Err((what.to_owned(), cause.or_else(|| end(link))))
+        }
+        (First::Other(bytes) | First::Waiting(bytes), connected) => {
             let bytes = bytes.escape_ascii();
             let what = format!("the peer answered with no HTTP/2 SETTINGS but with \"{bytes}\"");
             Err((what, connected.err().map(Into::into)))
         }
-        (First::Waiting(bytes), connected) => {
-            Err(closed(link, &bytes, connected.err().map(Into::into)))
-        }
     }
-}
-
-fn closed(link: &Link, bytes: &[u8], cause: Option<BoxError>) -> Failure {
-    let said = match bytes {
-        [] => "said nothing".to_owned(),
-        bytes => format!("said only \"{}\"", bytes.escape_ascii()),
-    };
-    let what = format!("no SETTINGS: the peer accepted the connection, {said} and closed it");
-    (what, cause.or_else(|| end(link)))
 }
 
 fn end(link: &Link) -> Option<BoxError> {
@@ -125,9 +124,9 @@ fn too_late(link: &Link, first: &watch::Receiver<First>, budget: Duration) -> St
             "no SETTINGS within {budget:?}: accepted the connection and said only \"{}\"",
             said.escape_ascii()
         ),
-        (DialStage::Settings, _) => format!(
-            "no SETTINGS within {budget:?}: accepted the connection and said nothing"
-        ),
+        (DialStage::Settings, _) => {
+            format!("no SETTINGS within {budget:?}: accepted the connection and said nothing")
+        }
         _ => format!("no TCP connection within {budget:?}"),
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     config::EgressConfig,
     dial::{Dialling, refused},
     error::{DialError, DialStage, name},
+    observe,
     service::EgressChannel,
 };
 
@@ -68,7 +69,11 @@ impl Egress {
     {
         const FIELD: &str = "egress.endpoint";
         let endpoint = Endpoint::new(endpoint).map_err(|error| {
-            ConfigError::new(FIELD, deepest_cause(&error), "an absolute http or https URI")
+            ConfigError::new(
+                FIELD,
+                deepest_cause(&error),
+                "an absolute http or https URI",
+            )
         })?;
         if let Some(range) = refused(&endpoint) {
             return Err(ConfigError::new(FIELD, endpoint.uri(), range));
@@ -99,6 +104,7 @@ impl Egress {
         config: EgressConfig,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
+        observe::describe();
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -177,7 +183,11 @@ impl Shared {
         let endpoint = Endpoint::new(endpoint)
             .map_err(|error| fail(&uri, "no TLS for this endpoint", Some(error.into())))?;
         match refused(&endpoint) {
-            Some(range) => Err(fail(&uri, &format!("{uri} can't be dialled; allowed is {range}"), None)),
+            Some(range) => Err(fail(
+                &uri,
+                &format!("{uri} can't be dialled; allowed is {range}"),
+                None,
+            )),
             None => Ok(endpoint),
         }
     }

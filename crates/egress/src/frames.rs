@@ -83,7 +83,8 @@ impl Frames {
                     let (payload, rest) = bytes.split_at(bytes.len().min(left));
                     if keep {
                         let room = GOAWAY_KEPT.saturating_sub(self.kept.len());
-                        self.kept.extend_from_slice(&payload[..payload.len().min(room)]);
+                        self.kept
+                            .extend_from_slice(&payload[..payload.len().min(room)]);
                     }
                     bytes = rest;
                     self.payload(left - payload.len(), keep, &mut seen);
@@ -193,7 +194,10 @@ mod tests {
             frame(6, 0, 0, &[0; 8]),
             goaway(0, b""),
         ] {
-            assert!(matches!(&*scan(&first, 1), [Seen::NoSettings(_)]), "{first:?}");
+            assert!(
+                matches!(&*scan(&first, 1), [Seen::NoSettings(_)]),
+                "{first:?}"
+            );
         }
     }
 

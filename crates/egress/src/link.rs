@@ -165,12 +165,21 @@ impl Link {
     pub(crate) fn gone(&self) {
         let facts = self.facts();
         let (label, text) = if facts.released {
-            ("subchannel shutdown", "connection closed: the channel was dropped")
+            (
+                "subchannel shutdown",
+                "connection closed: the channel was dropped",
+            )
         } else if facts.shut {
-            ("unknown", "connection closed: by this side, for a breach of HTTP/2")
+            (
+                "unknown",
+                "connection closed: by this side, for a breach of HTTP/2",
+            )
         } else {
             // hyper drops the socket as it is when a PING isn't answered in time, and only then.
-            ("connection timed out", "connection closed: keepalive expired")
+            (
+                "connection timed out",
+                "connection closed: keepalive expired",
+            )
         };
         drop(facts);
         self.ends(label, text);
@@ -188,7 +197,9 @@ impl Link {
 
     fn ends(&self, label: &'static str, text: &str) {
         let text: Arc<str> = text.into();
-        self.facts().end.get_or_insert_with(|| (label, Arc::clone(&text)));
+        self.facts()
+            .end
+            .get_or_insert_with(|| (label, Arc::clone(&text)));
         self.owner.condemn(text);
     }
 

@@ -1,19 +1,20 @@
 //! Metrics and the words of their labels.
 
-use std::{io, sync::Once};
+use std::io;
 
 const DISCONNECT: &str = "steadfast.disconnect";
 
-/// Why a connection ended, in the words of gRFC A94.
+/// Describes the metrics to the recorder that is there when a factory is built.
+pub(crate) fn describe() {
+    metrics::describe_counter!(
+        DISCONNECT,
+        metrics::Unit::Count,
+        "Connections that had been made and ended, by reason"
+    );
+}
+
+/// Counts the end of a connection, by its reason in the words of gRFC A94.
 pub(crate) fn disconnected(reason: &'static str) {
-    static DESCRIBED: Once = Once::new();
-    DESCRIBED.call_once(|| {
-        metrics::describe_counter!(
-            DISCONNECT,
-            metrics::Unit::Count,
-            "Connections that had been made and ended, by reason"
-        );
-    });
     metrics::counter!(DISCONNECT, "reason" => reason).increment(1);
 }
 

@@ -24,7 +24,10 @@ async fn start(script: Script) -> (Peer, Egress, Metered<EgressChannel>) {
     start_with(script, EgressConfig::default()).await
 }
 
-async fn start_with(script: Script, config: EgressConfig) -> (Peer, Egress, Metered<EgressChannel>) {
+async fn start_with(
+    script: Script,
+    config: EgressConfig,
+) -> (Peer, Egress, Metered<EgressChannel>) {
     let peer = Peer::start(script).unwrap();
     let egress = Egress::new(peer.uri(), config).unwrap();
     let channel = dial(&egress).await;
@@ -45,15 +48,23 @@ fn is_closed(error: &(dyn Error + 'static)) -> bool {
 
 #[tokio::test]
 async fn a_closed_connection_condemns_the_channel_and_is_never_dialled_again() {
-    for (end, cause) in [(Step::Fin, "the peer closed it"), (Step::TcpReset, "reset by peer")] {
+    for (end, cause) in [
+        (Step::Fin, "the peer closed it"),
+        (Step::TcpReset, "reset by peer"),
+    ] {
         let (peer, _, channel) = start(Script::good()).await;
         echo(&channel).await.unwrap();
         assert_eq!(channel.meter().read().standing(), Standing::Open);
         assert!(peer.inject(0, [end]).await);
         let why = condemned(channel.meter()).await;
-        assert!(why.starts_with("connection closed: ") && why.contains(cause), "{why}");
+        assert!(
+            why.starts_with("connection closed: ") && why.contains(cause),
+            "{why}"
+        );
         assert_eq!(channel.meter().read().standing(), Standing::Condemned);
-        peer.wait_until(HANG, |state| state.open_connections() == 0).await.unwrap();
+        peer.wait_until(HANG, |state| state.open_connections() == 0)
+            .await
+            .unwrap();
         for _ in 0..5 {
             let error = raw(&channel).await.unwrap_err();
             assert_eq!(call_error(&error), Outcome::NeverSent, "{error:?}");
@@ -71,7 +82,9 @@ async fn a_graceful_goaway_condemns_the_channel_and_leaves_its_response_open() {
         let channel = channel.clone();
         async move { echo(&channel).await }
     });
-    peer.wait_until(HANG, |state| state.held == 1).await.unwrap();
+    peer.wait_until(HANG, |state| state.held == 1)
+        .await
+        .unwrap();
     assert!(peer.inject(0, [Step::goaway(0, Last::Highest)]).await);
     let why = condemned(channel.meter()).await;
     assert_eq!(&*why, "connection closed: GOAWAY NO_ERROR \"\"");
@@ -98,7 +111,9 @@ async fn an_open_response_outlives_its_channel() {
     let body = in_time(response.into_body().collect()).await.unwrap();
     assert_eq!(body.trailers().unwrap()["grpc-status"], "0");
     drop(body);
-    peer.wait_until(HANG, |state| state.open_connections() == 0).await.unwrap();
+    peer.wait_until(HANG, |state| state.open_connections() == 0)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -138,7 +153,9 @@ async fn no_ping_without_an_open_stream_nor_with_keepalive_off() {
     let (idle, _, _kept) = start_with(Script::good(), on).await;
     let (silent, _, other) = start_with(held(), off).await;
     let calls = [channel, other].map(|channel| tokio::spawn(async move { echo(&channel).await }));
-    busy.wait_until(HANG, |state| state.pings() >= 5).await.unwrap();
+    busy.wait_until(HANG, |state| state.pings() >= 5)
+        .await
+        .unwrap();
     assert_eq!((idle.pings(), silent.pings()), (0, 0));
     calls.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -177,7 +194,11 @@ async fn each_end_of_a_connection_is_counted_once_by_reason() {
     let ends: [End; 5] = [
         (held(), Some(Step::Fin), "unknown"),
         (held(), Some(Step::TcpReset), "connection reset"),
-        (held(), Some(Step::goaway(CALM, Last::Zero)), "GOAWAY ENHANCE_YOUR_CALM"),
+        (
+            held(),
+            Some(Step::goaway(CALM, Last::Zero)),
+            "GOAWAY ENHANCE_YOUR_CALM",
+        ),
         (held().ping(Ping::Ignore), None, "connection timed out"),
         (held(), None, "subchannel shutdown"),
     ];
@@ -197,7 +218,9 @@ async fn each_end_of_a_connection_is_counted_once_by_reason() {
             let channel = channel.clone();
             async move { echo(&channel).await }
         });
-        peer.wait_until(HANG, |state| state.held == 1).await.unwrap();
+        peer.wait_until(HANG, |state| state.held == 1)
+            .await
+            .unwrap();
         assert!(reasons(&snapshotter).is_empty());
         match step {
             Some(step) => assert!(peer.inject(0, [step]).await),
@@ -211,7 +234,9 @@ async fn each_end_of_a_connection_is_counted_once_by_reason() {
             condemned(&meter).await;
             drop(call.await);
         }
-        peer.wait_until(HANG, |state| state.open_connections() == 0).await.unwrap();
+        peer.wait_until(HANG, |state| state.open_connections() == 0)
+            .await
+            .unwrap();
         condemned(&meter).await;
         let mut counted = reasons(&snapshotter);
         for _ in 0..1_000 {
@@ -221,6 +246,11 @@ async fn each_end_of_a_connection_is_counted_once_by_reason() {
             tokio::task::yield_now().await;
             counted = reasons(&snapshotter);
         }
-        assert_eq!(counted, [(reason.to_owned(), 1)], "{:?}", meter.condemned_for());
+        assert_eq!(
+            counted,
+            [(reason.to_owned(), 1)],
+            "{:?}",
+            meter.condemned_for()
+        );
     }
 }

@@ -19,7 +19,10 @@ fn refused(change: impl FnOnce(&mut EgressConfig), field: &str, value: &str, ran
     let mut config = EgressConfig::default();
     change(&mut config);
     let error = Egress::new(URI, config.clone()).expect_err(field);
-    assert_eq!((error.field(), error.value(), error.range()), (field, value, range));
+    assert_eq!(
+        (error.field(), error.value(), error.range()),
+        (field, value, range)
+    );
     let error = Egress::per_place(config, |_| Ok(Endpoint::from_static(URI))).expect_err(field);
     assert_eq!(error.field(), field);
 }
@@ -28,16 +31,41 @@ fn refused(change: impl FnOnce(&mut EgressConfig), field: &str, value: &str, ran
 fn values_out_of_range_are_refused_by_name() {
     const WINDOW: &str = "1..=2147483647";
     for (window, shown) in [(0, "0"), (1 << 31, "2147483648"), (u32::MAX, "4294967295")] {
-        refused(|c| c.stream_window = window, "egress.stream_window", shown, WINDOW);
-        refused(|c| c.connection_window = window, "egress.connection_window", shown, WINDOW);
+        refused(
+            |c| c.stream_window = window,
+            "egress.stream_window",
+            shown,
+            WINDOW,
+        );
+        refused(
+            |c| c.connection_window = window,
+            "egress.connection_window",
+            shown,
+            WINDOW,
+        );
         let list = "egress.max_header_list_size";
-        refused(|c| c.max_header_list_size = Some(window), list, shown, WINDOW);
+        refused(
+            |c| c.max_header_list_size = Some(window),
+            list,
+            shown,
+            WINDOW,
+        );
     }
     for (size, shown) in [(0, "0"), (16_383, "16383"), (1 << 24, "16777216")] {
         let frame = "egress.max_frame_size";
-        refused(|c| c.max_frame_size = Some(size), frame, shown, "16384..=16777215");
+        refused(
+            |c| c.max_frame_size = Some(size),
+            frame,
+            shown,
+            "16384..=16777215",
+        );
     }
-    refused(|c| c.reset_streams = usize::MAX, "egress.reset_streams", &usize::MAX.to_string(), "0..=1048576");
+    refused(
+        |c| c.reset_streams = usize::MAX,
+        "egress.reset_streams",
+        &usize::MAX.to_string(),
+        "0..=1048576",
+    );
     let zero = Duration::ZERO;
     let long = Duration::from_secs(3_601);
     let one = Duration::from_secs(1);
@@ -47,10 +75,20 @@ fn values_out_of_range_are_refused_by_name() {
         refused(interval, "egress.keepalive.interval", shown, hour);
         let limit = |c: &mut EgressConfig| c.keepalive = Some(Keepalive::new(one, time));
         refused(limit, "egress.keepalive.timeout", shown, hour);
-        refused(|c| c.connect_budget = time, "egress.connect_budget", shown, "1ms..=600s");
+        refused(
+            |c| c.connect_budget = time,
+            "egress.connect_budget",
+            shown,
+            "1ms..=600s",
+        );
     }
     let remembered = "egress.reset_stream_duration";
-    refused(|c| c.reset_stream_duration = long, remembered, "3601s", "0ns..=3600s");
+    refused(
+        |c| c.reset_stream_duration = long,
+        remembered,
+        "3601s",
+        "0ns..=3600s",
+    );
 }
 
 #[test]
@@ -93,8 +131,14 @@ fn a_connection_window_under_four_stream_windows_is_warned_of() {
 fn presets_and_memory() {
     let (interactive, bulk) = (EgressConfig::interactive(), EgressConfig::bulk());
     assert_eq!(interactive, EgressConfig::default());
-    assert_eq!((interactive.stream_window, interactive.connection_window), (262_144, 268_435_456));
-    assert_eq!((bulk.stream_window, bulk.connection_window), (2 << 20, 256 << 20));
+    assert_eq!(
+        (interactive.stream_window, interactive.connection_window),
+        (262_144, 268_435_456)
+    );
+    assert_eq!(
+        (bulk.stream_window, bulk.connection_window),
+        (2 << 20, 256 << 20)
+    );
     assert_eq!(Keepalive::google().interval, Duration::from_secs(30));
     assert_eq!(interactive.worst_case_memory(200, 25), 1_310_720_000);
     assert_eq!(interactive.worst_case_memory(10, 25), 65_536_000);
@@ -108,7 +152,15 @@ fn presets_and_memory() {
 
 #[test]
 fn endpoints_that_cannot_be_dialled_are_refused() {
-    for uri in ["", "127.0.0.1:80", "/path", "ftp://a:1", "http://", "unix:/tmp/socket", "a b"] {
+    for uri in [
+        "",
+        "127.0.0.1:80",
+        "/path",
+        "ftp://a:1",
+        "http://",
+        "unix:/tmp/socket",
+        "a b",
+    ] {
         let error = Egress::new(uri, EgressConfig::default()).expect_err(uri);
         assert_eq!(error.field(), "egress.endpoint", "{error}");
         assert!(error.range().contains("http"), "{error}");
@@ -124,7 +176,10 @@ fn places_are_the_endpoint_or_those_that_were_set() {
         Ok(Endpoint::from_shared(place.to_string())?)
     });
     let many = many.unwrap().with_places(["http://a:1", "http://b:1"]);
-    assert_eq!(many.places(), [Place::new("http://a:1"), Place::new("http://b:1")]);
+    assert_eq!(
+        many.places(),
+        [Place::new("http://a:1"), Place::new("http://b:1")]
+    );
 }
 
 /// The settings and the connection's window update that a client sends first, as (id, value), with 0 for
@@ -157,12 +212,17 @@ async fn announced(mut socket: TcpStream) -> Vec<(u16, u32)> {
 async fn announced_by(config: EgressConfig, adaptive: bool) -> Vec<(u16, u32)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
-    let endpoint = Endpoint::from_shared(uri).unwrap().http2_adaptive_window(adaptive);
+    let endpoint = Endpoint::from_shared(uri)
+        .unwrap()
+        .http2_adaptive_window(adaptive);
     let egress = Egress::new(endpoint, config).unwrap();
     let dial = tokio::spawn(egress.new_channel(ChannelId::next(), &egress.places()[0]));
     let (socket, _) = in_time(listener.accept()).await.unwrap();
     let seen = in_time(announced(socket)).await;
-    in_time(dial).await.unwrap().expect_err("the peer said nothing");
+    in_time(dial)
+        .await
+        .unwrap()
+        .expect_err("the peer said nothing");
     seen
 }
 
@@ -182,7 +242,12 @@ async fn the_server_sees_the_windows() {
     config.max_frame_size = Some(1 << 20);
     config.max_header_list_size = Some(77_777);
     let seen = announced_by(config, false).await;
-    for setting in [(INITIAL_WINDOW, 2 << 20), (MAX_FRAME, 1 << 20), (MAX_LIST, 77_777), update] {
+    for setting in [
+        (INITIAL_WINDOW, 2 << 20),
+        (MAX_FRAME, 1 << 20),
+        (MAX_LIST, 77_777),
+        update,
+    ] {
         assert!(seen.contains(&setting), "{seen:?}");
     }
 }

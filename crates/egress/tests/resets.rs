@@ -40,7 +40,7 @@ fn request(id: &str) -> Request<Body> {
 /// Makes the calls, drops them all at once, and waits until the server has seen it.
 async fn give_up<S>(peer: &Peer, service: &S)
 where
-    S: Service<Request<Body>, Future: Send + 'static>, Response: Send + 'static> + Clone,
+    S: Service<Request<Body>, Future: Send + 'static, Response: Send + 'static> + Clone,
     S::Error: std::fmt::Debug + Send + 'static,
 {
     let mut calls = Vec::new();
@@ -49,7 +49,9 @@ where
         let ready = in_time(service.ready()).await.unwrap();
         calls.push(tokio::spawn(ready.call(request("given-up"))));
     }
-    peer.wait_until(HANG, |state| state.requests.len() == MANY).await.unwrap();
+    peer.wait_until(HANG, |state| state.requests.len() == MANY)
+        .await
+        .unwrap();
     calls.iter().for_each(|call| call.abort());
 }
 
@@ -62,8 +64,12 @@ async fn with_our_settings_the_connection_lives() {
         give_up(&peer, channel.service()).await;
         // All the late messages, each with its five bytes of length prefix.
         let late = (MANY * (5 + GOOD_PAYLOAD.len())) as u64;
-        peer.wait_until(HANG, |state| state.connections[0].data_sent >= late).await.unwrap();
-        let live = in_time(channel.service().clone().oneshot(request("live"))).await.unwrap();
+        peer.wait_until(HANG, |state| state.connections[0].data_sent >= late)
+            .await
+            .unwrap();
+        let live = in_time(channel.service().clone().oneshot(request("live")))
+            .await
+            .unwrap();
         assert_eq!(live.status(), 200);
         assert!(peer.goaways().is_empty());
         assert_eq!((peer.connections(), peer.resets().len()), (1, MANY));
@@ -75,9 +81,15 @@ async fn with_our_settings_the_connection_lives() {
 async fn control_with_tonics_defaults_it_dies() {
     for delay in [Duration::ZERO, AFTER_A_SECOND] {
         let peer = Peer::start(late(delay)).unwrap();
-        let channel = Endpoint::from_shared(peer.uri()).unwrap().connect().await.unwrap();
+        let channel = Endpoint::from_shared(peer.uri())
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
         give_up(&peer, &channel).await;
-        peer.wait_until(HANG, |state| !state.goaways.is_empty()).await.unwrap();
+        peer.wait_until(HANG, |state| !state.goaways.is_empty())
+            .await
+            .unwrap();
         assert_eq!(peer.goaways()[0].code, 11);
     }
 }

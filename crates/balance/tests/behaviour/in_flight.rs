@@ -63,7 +63,7 @@ async fn counts_from_the_pick() {
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_drops_leak_nothing() {
     let net = Net::new();
-    net.set("a", Dial::After(Duration::from_millis(40)));
+    net.set("a", Dial::After(Duration::from_millis(10)));
     let pool = net.pool(BalanceConfig::fixed(4));
     let mut random = fastrand::Rng::with_seed(7);
     let paths = [
@@ -199,13 +199,14 @@ async fn a_first_channel_is_not_swamped() {
     settle().await;
     assert!(calls.try_join_next().is_none());
     assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![25], 15));
+    // One of the 40 is dropped, and the place it gives back goes to the next.
     held.pop();
     held.push(calls.join_next().await.unwrap().unwrap().unwrap());
     assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![25], 14));
     // When the other dial has failed there is nothing left to wait for: the ready one takes all.
     tokio::time::sleep(Duration::from_secs(11)).await;
     settle().await;
-    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![39 + 1], 0));
+    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![39], 0));
 }
 
 /// B2: open bodies count and steer the pick: 30 open on one channel send the next 30 to the other.
