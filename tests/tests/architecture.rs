@@ -137,7 +137,10 @@ fn the_picture_has_no_sideways_edges() {
 fn core_stays_small() {
     let allowed = block("core-dependencies");
     let metadata = metadata();
-    let core = metadata.packages.iter().find(|p| p.name == "steadfast-core");
+    let core = metadata
+        .packages
+        .iter()
+        .find(|p| p.name == "steadfast-core");
     for dependency in &core.expect("core is there").dependencies {
         if dependency.kind == DependencyKind::Development {
             continue;
@@ -149,7 +152,10 @@ fn core_stays_small() {
             dependency.name.clone()
         };
         let listed = allowed.contains(&name) || allowed.contains(&dependency.name);
-        assert!(listed, "{name} isn't in core's list in docs/architecture.md");
+        assert!(
+            listed,
+            "{name} isn't in core's list in docs/architecture.md"
+        );
     }
 }
 
@@ -165,12 +171,18 @@ fn nothing_is_patched() {
             let line = line.trim_start().trim_start_matches('[');
             line.starts_with("patch.") || line.starts_with("patch]") || line.starts_with("replace]")
         };
-        assert!(!text.lines().any(patched), "{manifest} patches a dependency");
+        assert!(
+            !text.lines().any(patched),
+            "{manifest} patches a dependency"
+        );
     }
     for package in &metadata.packages {
         for dependency in &package.dependencies {
             let outside = dependency.path.is_none();
-            let from = dependency.source.as_ref().map(|source| source.repr.as_str());
+            let from = dependency
+                .source
+                .as_ref()
+                .map(|source| source.repr.as_str());
             let registry = from.is_some_and(|from| from.ends_with("/crates.io-index"));
             assert!(
                 !outside || registry,

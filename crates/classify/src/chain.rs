@@ -68,7 +68,8 @@ fn chain<'a>(error: &'a Link) -> impl Iterator<Item = &'a Link> {
 }
 
 fn classify(error: &Link, phase: Phase) -> Outcome {
-    if let Some(local) = Local::find(error) {
+    // Not `Local::find`, which trusts that a chain ends.
+    if let Some(local) = chain(error).find_map(|link| link.downcast_ref::<Local>()) {
         return Outcome::Local(local.kind());
     }
     if chain(error).any(|link| link.is::<ChannelClosed>()) {

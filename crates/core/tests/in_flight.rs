@@ -51,9 +51,15 @@ fn open(body: Script) -> (Meter, Body) {
 #[test]
 fn each_of_the_five_ends_frees_the_place() {
     let ends = [
-        ("trailers", Script::new([Step::Data("a"), Step::Trailers("0")])),
+        (
+            "trailers",
+            Script::new([Step::Data("a"), Step::Trailers("0")]),
+        ),
         ("error", Script::new([Step::Data("a"), Step::Fail("cut")])),
-        ("hint", Script::new([Step::Data("a"), Step::Data("b")]).tells_end()),
+        (
+            "hint",
+            Script::new([Step::Data("a"), Step::Data("b")]).tells_end(),
+        ),
     ];
     for (end, script) in ends {
         let (meter, mut body) = open(script);

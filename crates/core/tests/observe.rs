@@ -215,7 +215,7 @@ fn a_resolved_future_that_is_kept_holds_nothing() {
     impl Future for Holds {
         type Output = Result<Response<Script>, Broken>;
         fn poll(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
-            Poll::Ready(self.0.take().ok_or(Broken::new("polled twice")))
+            Poll::Ready(self.0.take().ok_or_else(|| Broken::new("polled twice")))
         }
     }
     let permit = Arc::new(());

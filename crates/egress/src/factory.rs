@@ -43,15 +43,9 @@ pub struct Egress(Arc<Shared>);
 #[derive(Clone)]
 struct Shared {
     config: EgressConfig,
-    endpoints: Endpoints,
+    endpoints: Arc<PerPlace>,
     places: Vec<Place>,
     calm: Arc<Mutex<Calm>>,
-}
-
-#[derive(Clone)]
-enum Endpoints {
-    One(Endpoint),
-    PerPlace(Arc<PerPlace>),
 }
 
 impl Egress {
@@ -78,8 +72,16 @@ impl Egress {
         if let Some(range) = refused(&endpoint) {
             return Err(ConfigError::new(FIELD, endpoint.uri(), range));
         }
-        let place = Place::new(name(endpoint.uri()));
-        Self::build(Endpoints::One(endpoint), vec![place], config)
+        let own = Place::new(name(endpoint.uri()));
+        let places = vec![own.clone()];
+        let endpoints = move |place: &Place| {
+            if *place == own || *place == Place::default() {
+                Ok(endpoint.clone())
+            } else {
+                Err(format!("this factory's only place is {own}").into())
+            }
+        };
+        Self::build(Arc::new(endpoints), places, config)
     }
 
     /// A factory that asks for the endpoint of a place at each dial, so that addresses, credentials and
@@ -94,12 +96,11 @@ impl Egress {
     where
         F: Fn(&Place) -> Result<Endpoint, BoxError> + Send + Sync + 'static,
     {
-        let endpoints = Endpoints::PerPlace(Arc::new(endpoint));
-        Self::build(endpoints, vec![Place::default()], config)
+        Self::build(Arc::new(endpoint), vec![Place::default()], config)
     }
 
     fn build(
-        endpoints: Endpoints,
+        endpoints: Arc<PerPlace>,
         places: Vec<Place>,
         config: EgressConfig,
     ) -> Result<Self, ConfigError> {
@@ -116,7 +117,8 @@ impl Egress {
         })))
     }
 
-    /// The same with these places, which a pool dials when it is given no others.
+    /// The same with these places, which a pool dials when it is given no others. A factory for one
+    /// endpoint dials no other place.
     #[must_use]
     pub fn with_places<P>(mut self, places: impl IntoIterator<Item = P>) -> Self
     where
@@ -157,38 +159,29 @@ impl Egress {
 }
 
 impl Shared {
-    fn endpoint(&self, place: &Place) -> Result<Endpoint, DialError> {
-        let fail = |uri: &Uri, what: &str, cause| DialError {
+    fn endpoint(&self, place: &Place) -> Result<Endpoint, BoxError> {
+        let fail = |uri: Uri, what: &str, cause| DialError {
             place: place.clone(),
-            uri: uri.clone(),
+            uri,
             addresses: Vec::new(),
             stage: DialStage::Endpoint,
             budget: self.config.connect_budget,
             what: what.to_owned(),
             cause,
         };
-        let nowhere = Uri::default();
-        let endpoint = match &self.endpoints {
-            Endpoints::One(one) => {
-                let known = self.places.contains(place) || *place == Place::default();
-                let what = "this factory has one endpoint, and it isn't this place's";
-                let one = known.then(|| one.clone());
-                return one.ok_or_else(|| fail(&nowhere, what, None));
-            }
-            Endpoints::PerPlace(endpoint) => endpoint(place)
-                .map_err(|error| fail(&nowhere, "no endpoint for this place", Some(error)))?,
-        };
+        let endpoint = (self.endpoints)(place)
+            .map_err(|error| fail(Uri::default(), "no endpoint for this place", Some(error)))?;
         let uri = endpoint.uri().clone();
         // Gives an https URI tonic's TLS, if it has none.
-        let endpoint = Endpoint::new(endpoint)
-            .map_err(|error| fail(&uri, "no TLS for this endpoint", Some(error.into())))?;
-        match refused(&endpoint) {
-            Some(range) => Err(fail(
-                &uri,
-                &format!("{uri} can't be dialled; allowed is {range}"),
-                None,
-            )),
-            None => Ok(endpoint),
+        match Endpoint::new(endpoint) {
+            Err(error) => Err(fail(uri, "no TLS for this endpoint", Some(error.into())).into()),
+            Ok(endpoint) => match refused(&endpoint) {
+                Some(range) => {
+                    let what = format!("{uri} can't be dialled; allowed is {range}");
+                    Err(fail(uri, &what, None).into())
+                }
+                None => Ok(endpoint),
+            },
         }
     }
 }

@@ -218,3 +218,44 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadfast_core::Meter;
+    use steadfast_testkit::peer::{Answer, Last, Peer, Script, Step};
+    use tonic::{body::Body, transport::Endpoint};
+    use tower::ServiceExt;
+
+    /// A link that its socket told nothing, and the error of a call that `step` ended: as through TLS.
+    async fn seen(step: Step) -> (Link, Option<Arc<str>>, Duration) {
+        let peer = Peer::start(Script::always(Answer::steps([step]))).unwrap();
+        let endpoint = Endpoint::from_shared(peer.uri()).unwrap();
+        let channel = endpoint.connect().await.unwrap();
+        let error = channel.oneshot(http::Request::new(Body::empty())).await;
+        let (meter, place) = (Meter::new(), Place::default());
+        let (used, calm) = (Duration::from_secs(60), Arc::new(Mutex::default()));
+        let owner = meter.owner();
+        let link = Link::new(ChannelId::next(), place.clone(), owner, Some(used), calm);
+        let error = link.seen(error.unwrap_err());
+        assert!(std::error::Error::source(&error).is_some());
+        let interval = link.calm.lock().unwrap().interval(&place, used);
+        (link, meter.condemned_for(), interval)
+    }
+
+    #[tokio::test]
+    async fn a_call_shows_what_became_of_the_connection() {
+        let (once, twice) = (Duration::from_secs(60), Duration::from_secs(120));
+        let (_, why, interval) = seen(Step::goaway(CALM, Last::Zero)).await;
+        assert!(why.unwrap().contains("ENHANCE_YOUR_CALM"));
+        assert_eq!(interval, twice);
+        let (_, why, interval) = seen(Step::Fin).await;
+        assert!(why.unwrap().starts_with("connection closed: "));
+        assert_eq!(interval, once);
+        // A stream's own end says nothing about the connection, nor about PINGs.
+        for code in [7, 8, CALM] {
+            let (link, why, interval) = seen(Step::Rst(code)).await;
+            assert_eq!((why, interval), (None, once), "{link:?}");
+        }
+    }
+}

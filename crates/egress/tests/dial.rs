@@ -305,7 +305,9 @@ async fn each_place_has_its_endpoint_and_an_error_of_its_own() {
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("this factory has one endpoint"),
+        error
+            .to_string()
+            .contains("this factory's only place is http://"),
         "{error}"
     );
 }

@@ -148,45 +148,71 @@ impl Arguments {
 impl Demo {
     async fn run(self) -> Result<ExitCode> {
         let json = self.json.as_deref().map(JsonFile::open).transpose()?;
-        let program = std::env::current_exe().map_err(|error| Error::because("can't find this program's own file to start its helpers", error))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Error::because(
+                "can't find this program's own file to start its helpers",
+                error,
+            )
+        })?;
         let options = Options {
             program,
             servers: self.server,
             emulator: self.emulator,
-            faults: chosen(self.faults, &[Fault::None, Fault::LazyScans, Fault::Frozen, Fault::Failing]),
-            contenders: chosen(self.contenders, &[Contender::Channel, Contender::TonicBalance, Contender::Pool]),
+            faults: chosen(
+                self.faults,
+                &[Fault::None, Fault::LazyScans, Fault::Frozen, Fault::Failing],
+            ),
+            contenders: chosen(
+                self.contenders,
+                &[Contender::Channel, Contender::TonicBalance, Contender::Pool],
+            ),
             seconds: self.seconds,
             rate: self.rate,
             rows: self.filling.rows(),
         };
         let mut report = Report::default();
         // Without a handler Ctrl-C ends the process at once, and the helpers with it; then there is nothing to wait for.
-        let result = demo::run(&options, &mut report, async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
+        let result = demo::run(&options, &mut report, async {
+            tokio::signal::ctrl_c().await.unwrap_or(())
+        })
+        .await;
         print!("{report}");
         if let Some(json) = json {
             json.write(&report.rows)?;
         }
         result?;
-        Ok(if report.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+        Ok(if report.interrupted {
+            ExitCode::from(INTERRUPTED)
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 }
 
 impl Filling {
     fn rows(&self) -> Rows {
-        Rows { count: self.rows, seed: self.seed }
+        Rows {
+            count: self.rows,
+            seed: self.seed,
+        }
     }
 }
 
 impl Front {
     fn upstream(&self) -> Result<Upstream> {
         let running = self.upstream.clone().map(Upstream::Running);
-        running.or_else(|| self.emulator.clone().map(Upstream::Emulator)).ok_or_else(|| Error::new("proxy needs --upstream or --emulator"))
+        running
+            .or_else(|| self.emulator.clone().map(Upstream::Emulator))
+            .ok_or_else(|| Error::new("proxy needs --upstream or --emulator"))
     }
 }
 
 /// What was named, each once and in the demo's order; everything when nothing was.
 fn chosen<T: Copy + PartialEq>(named: Vec<T>, all: &[T]) -> Vec<T> {
-    all.iter().copied().filter(|one| named.is_empty() || named.contains(one)).collect()
+    all.iter()
+        .copied()
+        .filter(|one| named.is_empty() || named.contains(one))
+        .collect()
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -199,5 +225,9 @@ fn rate(text: &str) -> Result<f64, String> {
 
 fn between(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let value = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (least..=most).contains(&value) { Ok(value) } else { Err(format!("it must be from {least} to {most}")) }
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("it must be from {least} to {most}"))
+    }
 }

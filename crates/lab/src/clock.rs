@@ -6,7 +6,10 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 /// The time on tokio's clock, for sleeping and for latencies.
-#[expect(clippy::disallowed_methods, reason = "the one place in the lab that reads tokio's clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place in the lab that reads tokio's clock"
+)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
@@ -17,8 +20,13 @@ pub(crate) fn uptime() -> Duration {
 }
 
 /// The wall clock in microseconds, which a BigTable server puts on cells that were written without a timestamp.
-#[expect(clippy::disallowed_methods, reason = "a cell's timestamp is wall time by BigTable's definition")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a cell's timestamp is wall time by BigTable's definition"
+)]
 pub(crate) fn wall_micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{self, Contender};
 use crate::error::{Error, Result};
-use crate::helper::Orders;
+use crate::helper::{Orders, end_with_parent};
 use crate::load::arrivals::Plan;
 use crate::load::ledger::Summary;
 use crate::load::reads::{self, Transport};
@@ -55,11 +55,13 @@ pub(crate) struct Measured {
 /// Does one job. Afterwards it stays, with its calls still open, until the lab closes its standard input: the lab counts meanwhile what had reached
 /// a server that was stopped.
 pub(crate) async fn contend() -> Result<()> {
+    end_with_parent()?;
     let mut orders = Orders::new();
     let Some(line) = orders.next().await else {
         return Ok(());
     };
-    let job: Job = serde_json::from_str(&line).map_err(|error| Error::because(format!("{line:?} is no job"), error))?;
+    let job: Job = serde_json::from_str(&line)
+        .map_err(|error| Error::because(format!("{line:?} is no job"), error))?;
     match job.contender {
         Contender::Channel => {
             let client = contender::channel(&job.places).await;
@@ -82,7 +84,13 @@ pub(crate) async fn run<T: Transport>(
 ) -> Result<()> {
     let client = match client {
         Ok(client) => client,
-        Err(error) => return orders.answer(&Opened { problem: Some(error.to_string()) }).await,
+        Err(error) => {
+            return orders
+                .answer(&Opened {
+                    problem: Some(error.to_string()),
+                })
+                .await;
+        }
     };
     orders.answer(&Opened { problem: None }).await?;
     if orders.next().await.is_none() {
@@ -100,7 +108,12 @@ pub(crate) async fn run<T: Transport>(
     } else {
         let before = cpu_seconds()?;
         let summary = reads::offer(client, plan).await;
-        Outcome::Load(Measured { summary, channels: channels(), cpu_s: cpu_seconds()? - before, rss_mib: peak_memory().await? })
+        Outcome::Load(Measured {
+            summary,
+            channels: channels(),
+            cpu_s: cpu_seconds()? - before,
+            rss_mib: peak_memory().await?,
+        })
     };
     orders.answer(&outcome).await?;
     orders.next().await;
@@ -109,16 +122,32 @@ pub(crate) async fn run<T: Transport>(
 
 /// The CPU time this process has used, its own and the kernel's on its behalf.
 fn cpu_seconds() -> Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|errno| Error::because("can't read this process's CPU time", errno))?;
+    let usage = getrusage(UsageWho::RUSAGE_SELF)
+        .map_err(|errno| Error::because("can't read this process's CPU time", errno))?;
     let times = [usage.user_time(), usage.system_time()];
-    Ok(times.iter().map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).sum())
+    Ok(times
+        .iter()
+        .map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
+        .sum())
 }
 
 /// The largest resident set of this process so far, in MiB. The kernel's rusage has the same number, but with the parent's from before exec mixed in.
 async fn peak_memory() -> Result<f64> {
     let path = "/proc/self/status";
-    let status = tokio::fs::read_to_string(path).await.map_err(|error| Error::because(format!("can't read {path}"), error))?;
+    let status = tokio::fs::read_to_string(path)
+        .await
+        .map_err(|error| Error::because(format!("can't read {path}"), error))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0).ok_or_else(|| Error::new(format!("{path} has no VmHWM line in kB; the lab needs Linux")))
+    let kib = line.and_then(|line| {
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<f64>()
+            .ok()
+    });
+    kib.map(|kib| kib / 1024.0).ok_or_else(|| {
+        Error::new(format!(
+            "{path} has no VmHWM line in kB; the lab needs Linux"
+        ))
+    })
 }

@@ -16,12 +16,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error without a cause below it.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), source: None }
+        Self {
+            text: text.into(),
+            source: None,
+        }
     }
 
     /// An error with the cause that explains it; [`fmt::Display`] prints the causes too, down to the deepest.
-    pub fn because(text: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { text: text.into(), source: Some(source.into()) }
+    pub fn because(
+        text: impl Into<String>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self {
+            text: text.into(),
+            source: Some(source.into()),
+        }
     }
 }
 

@@ -8,8 +8,22 @@ use steadfast_lab::places::Servers;
 use steadfast_lab::rows::Rows;
 
 const KEYS: [&str; 16] = [
-    "fault", "contender", "offered_rps", "rps", "p50_ms", "p99_ms", "p999_ms", "worst_ms", "over_1s", "over_10s", "errors", "unfinished", "bad_share",
-    "channels", "cpu_s", "rss_mib",
+    "fault",
+    "contender",
+    "offered_rps",
+    "rps",
+    "p50_ms",
+    "p99_ms",
+    "p999_ms",
+    "worst_ms",
+    "over_1s",
+    "over_10s",
+    "errors",
+    "unfinished",
+    "bad_share",
+    "channels",
+    "cpu_s",
+    "rss_mib",
 ];
 
 fn options(faults: &[Fault]) -> Options {
@@ -21,13 +35,18 @@ fn options(faults: &[Fault]) -> Options {
         contenders: vec![Contender::Channel, Contender::TonicBalance],
         seconds: 1.0,
         rate: Some(100.0),
-        rows: Rows { count: 200, seed: 1 },
+        rows: Rows {
+            count: 200,
+            seed: 1,
+        },
     }
 }
 
 async fn report(options: &Options) -> Report {
     let mut report = Report::default();
-    demo::run(options, &mut report, std::future::pending()).await.unwrap();
+    demo::run(options, &mut report, std::future::pending())
+        .await
+        .unwrap();
     report
 }
 
@@ -41,26 +60,55 @@ async fn a_frozen_server_shows_in_every_figure_and_the_rows_have_their_keys() {
     let rows = json.as_array().expect("an array of rows");
     assert_eq!(rows.len(), 2);
     for row in rows {
-        let mut keys: Vec<_> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut keys: Vec<_> = row
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         let mut expected = KEYS.to_vec();
         keys.sort_unstable();
         expected.sort_unstable();
         assert_eq!(keys, expected);
-        assert_eq!((row["fault"].as_str(), row["offered_rps"].as_f64()), (Some("frozen"), Some(100.0)));
+        assert_eq!(
+            (row["fault"].as_str(), row["offered_rps"].as_f64()),
+            (Some("frozen"), Some(100.0))
+        );
         assert!(row["over_10s"].is_null());
     }
-    let [channel, balance] = &report.rows[..] else { panic!("{report}") };
-    assert!(channel.unfinished > 60, "everything after the fault is stuck: {report}");
-    assert!(channel.worst_ms.is_some_and(|worst| worst > 1000.0), "{report}");
+    let [channel, balance] = &report.rows[..] else {
+        panic!("{report}")
+    };
+    assert!(
+        channel.unfinished > 60,
+        "everything after the fault is stuck: {report}"
+    );
+    assert!(
+        channel.worst_ms.is_some_and(|worst| worst > 1000.0),
+        "{report}"
+    );
     assert_eq!(channel.bad_share, Some(1.0), "{report}");
     assert_eq!(balance.channels, 10);
-    assert!(balance.bad_share.is_some_and(|share| share > 0.0 && share < 0.9), "{report}");
+    assert!(
+        balance
+            .bad_share
+            .is_some_and(|share| share > 0.0 && share < 0.9),
+        "{report}"
+    );
 }
 
 #[tokio::test]
 async fn a_failing_server_answers_with_errors_and_what_cannot_be_shown_is_skipped() {
     let report = report(&options(&[Fault::LazyScans, Fault::Failing])).await;
-    assert_eq!(report.skipped.iter().map(|skipped| skipped.fault).collect::<Vec<_>>(), [Fault::LazyScans], "{report}");
+    assert_eq!(
+        report
+            .skipped
+            .iter()
+            .map(|skipped| skipped.fault)
+            .collect::<Vec<_>>(),
+        [Fault::LazyScans],
+        "{report}"
+    );
     let channel = &report.rows[0];
     assert!(channel.errors > 60 && channel.unfinished == 0, "{report}");
     assert!(report.to_string().contains("--rows"), "{report}");
@@ -69,10 +117,20 @@ async fn a_failing_server_answers_with_errors_and_what_cannot_be_shown_is_skippe
 #[tokio::test]
 async fn an_interruption_keeps_what_was_measured() {
     let mut kept = Report::default();
-    demo::run(&options(&[Fault::None, Fault::Frozen]), &mut kept, tokio::time::sleep(std::time::Duration::from_millis(3300))).await.unwrap();
+    demo::run(
+        &options(&[Fault::None, Fault::Frozen]),
+        &mut kept,
+        tokio::time::sleep(std::time::Duration::from_millis(3300)),
+    )
+    .await
+    .unwrap();
     assert!(kept.interrupted);
     assert!((1..4).contains(&kept.rows.len()), "{kept}");
     let row = &kept.rows[0];
-    assert_eq!((row.errors, row.unfinished, row.bad_share), (0, 0, None), "{kept}");
+    assert_eq!(
+        (row.errors, row.unfinished, row.bad_share),
+        (0, 0, None),
+        "{kept}"
+    );
     assert!(row.rps > 90.0, "{kept}");
 }

@@ -1,55 +1,33 @@
-//! The embedded server read by a generated client and by Google's own `cbt`.
+//! The embedded server read by a generated client.
 
-use std::path::PathBuf;
-use std::process::Output;
-
-use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::bigtable_client::BigtableClient;
-use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::mutation::{DeleteFromRow, Mutation as Change, SetCell};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::mutation::{
+    DeleteFromRow, Mutation as Change,
+};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::row_filter::Filter;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::row_range::{EndKey, StartKey};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
-    MutateRowRequest, MutateRowsRequest, Mutation, PingAndWarmRequest, ReadRowsRequest, RowFilter, RowRange, RowSet, mutate_rows_request,
+    MutateRowRequest, Mutation, PingAndWarmRequest, ReadRowsRequest, RowFilter, RowRange, RowSet,
 };
 use steadfast_lab::rows::{self, Rows};
 use steadfast_lab::server::Embedded;
-use tonic::transport::Channel;
-use tonic::{Code, Status};
+use tonic::Code;
 
-const TABLE: &str = "projects/p/instances/i/tables/t";
+mod common;
 
-async fn client(server: &Embedded) -> BigtableClient<Channel> {
-    let endpoint = Channel::from_shared(format!("http://{}", server.address())).unwrap();
-    BigtableClient::new(endpoint.connect().await.expect("the server listens before start() returns"))
-}
-
-fn set(value: &str, timestamp: i64) -> Mutation {
-    let cell = SetCell { family_name: "cf".into(), column_qualifier: b"q".to_vec(), timestamp_micros: timestamp, value: value.into() };
-    Mutation { mutation: Some(Change::SetCell(cell)) }
-}
-
-async fn write(client: &mut BigtableClient<Channel>, keys: &[&str]) {
-    let entries = keys.iter().map(|key| mutate_rows_request::Entry { row_key: key.as_bytes().to_vec(), mutations: vec![set(key, 1000)], idempotency: None });
-    let request = MutateRowsRequest { table_name: TABLE.into(), entries: entries.collect(), ..MutateRowsRequest::default() };
-    let mut answers = client.mutate_rows(request).await.unwrap().into_inner();
-    let answer = answers.message().await.unwrap().expect("MutateRows answers with a message");
-    assert_eq!(answer.entries.len(), keys.len());
-    assert!(answer.entries.iter().all(|entry| entry.status.as_ref().is_some_and(|status| status.code == 0)));
-}
-
-/// The keys of the rows in the order in which they came.
-async fn keys(client: &mut BigtableClient<Channel>, request: ReadRowsRequest) -> Result<Vec<String>, Status> {
-    let request = ReadRowsRequest { table_name: TABLE.into(), ..request };
-    let mut stream = client.read_rows(request).await?.into_inner();
-    let mut keys = Vec::new();
-    while let Some(message) = stream.message().await? {
-        keys.extend(message.chunks.into_iter().filter(|chunk| !chunk.row_key.is_empty()).map(|chunk| String::from_utf8(chunk.row_key).unwrap()));
-    }
-    Ok(keys)
-}
+use common::{TABLE, client, keys, set, write};
 
 fn range(start: Option<StartKey>, end: Option<EndKey>) -> ReadRowsRequest {
-    let rows = RowSet { row_keys: Vec::new(), row_ranges: vec![RowRange { start_key: start, end_key: end }] };
-    ReadRowsRequest { rows: Some(rows), ..ReadRowsRequest::default() }
+    let rows = RowSet {
+        row_keys: Vec::new(),
+        row_ranges: vec![RowRange {
+            start_key: start,
+            end_key: end,
+        }],
+    };
+    ReadRowsRequest {
+        rows: Some(rows),
+        ..ReadRowsRequest::default()
+    }
 }
 
 #[tokio::test]
@@ -58,25 +36,68 @@ async fn rows_written_come_back_by_point_and_by_every_kind_of_range() {
     let mut client = client(&server).await;
     write(&mut client, &["c", "a", "b", "d"]).await;
     let (b, c) = (b"b".to_vec(), b"c".to_vec());
-    let point = RowSet { row_keys: vec![b.clone(), b"missing".to_vec()], row_ranges: Vec::new() };
-    assert_eq!(keys(&mut client, ReadRowsRequest { rows: Some(point), ..ReadRowsRequest::default() }).await.unwrap(), ["b"]);
+    let point = RowSet {
+        row_keys: vec![b.clone(), b"missing".to_vec()],
+        row_ranges: Vec::new(),
+    };
+    assert_eq!(
+        keys(
+            &mut client,
+            ReadRowsRequest {
+                rows: Some(point),
+                ..ReadRowsRequest::default()
+            }
+        )
+        .await
+        .unwrap(),
+        ["b"]
+    );
     let ranges = [
         (None, None, "abcd"),
         (Some(StartKey::StartKeyClosed(b.clone())), None, "bcd"),
         (Some(StartKey::StartKeyOpen(b.clone())), None, "cd"),
         (None, Some(EndKey::EndKeyClosed(c.clone())), "abc"),
         (None, Some(EndKey::EndKeyOpen(c.clone())), "ab"),
-        (Some(StartKey::StartKeyClosed(b.clone())), Some(EndKey::EndKeyClosed(c.clone())), "bc"),
-        (Some(StartKey::StartKeyOpen(b.clone())), Some(EndKey::EndKeyOpen(c)), ""),
-        (Some(StartKey::StartKeyClosed(b.clone())), Some(EndKey::EndKeyOpen(b)), ""),
-        (Some(StartKey::StartKeyOpen(Vec::new())), Some(EndKey::EndKeyOpen(Vec::new())), "abcd"),
+        (
+            Some(StartKey::StartKeyClosed(b.clone())),
+            Some(EndKey::EndKeyClosed(c.clone())),
+            "bc",
+        ),
+        (
+            Some(StartKey::StartKeyOpen(b.clone())),
+            Some(EndKey::EndKeyOpen(c)),
+            "",
+        ),
+        (
+            Some(StartKey::StartKeyClosed(b.clone())),
+            Some(EndKey::EndKeyOpen(b)),
+            "",
+        ),
+        (
+            Some(StartKey::StartKeyOpen(Vec::new())),
+            Some(EndKey::EndKeyOpen(Vec::new())),
+            "abcd",
+        ),
     ];
     for (start, end, expected) in ranges {
         let request = range(start, end);
         let forward = keys(&mut client, request.clone()).await.unwrap().concat();
         assert_eq!(forward, expected, "{request:?}");
-        let backward = keys(&mut client, ReadRowsRequest { reversed: true, ..request.clone() }).await.unwrap().concat();
-        assert_eq!(backward, expected.chars().rev().collect::<String>(), "reversed {request:?}");
+        let backward = keys(
+            &mut client,
+            ReadRowsRequest {
+                reversed: true,
+                ..request.clone()
+            },
+        )
+        .await
+        .unwrap()
+        .concat();
+        assert_eq!(
+            backward,
+            expected.chars().rev().collect::<String>(),
+            "reversed {request:?}"
+        );
     }
 }
 
@@ -85,27 +106,58 @@ async fn a_limit_counts_rows_from_the_end_that_is_read_first() {
     let server = Embedded::start().await.unwrap();
     let mut client = client(&server).await;
     write(&mut client, &["a", "b", "c", "d"]).await;
-    let limited = ReadRowsRequest { rows_limit: 2, ..ReadRowsRequest::default() };
-    assert_eq!(keys(&mut client, limited.clone()).await.unwrap(), ["a", "b"]);
-    assert_eq!(keys(&mut client, ReadRowsRequest { reversed: true, ..limited }).await.unwrap(), ["d", "c"]);
+    let limited = ReadRowsRequest {
+        rows_limit: 2,
+        ..ReadRowsRequest::default()
+    };
+    assert_eq!(
+        keys(&mut client, limited.clone()).await.unwrap(),
+        ["a", "b"]
+    );
+    assert_eq!(
+        keys(
+            &mut client,
+            ReadRowsRequest {
+                reversed: true,
+                ..limited
+            }
+        )
+        .await
+        .unwrap(),
+        ["d", "c"]
+    );
 }
 
 #[tokio::test]
 async fn a_scan_comes_in_several_messages_and_every_row_once() {
     let server = Embedded::start().await.unwrap();
-    let filling = Rows { count: 1000, seed: 3 };
+    let filling = Rows {
+        count: 1000,
+        seed: 3,
+    };
     for request in filling.requests() {
         server.write(&request).unwrap();
     }
     let mut client = client(&server).await;
     for reversed in [false, true] {
-        let mut stream = client.read_rows(ReadRowsRequest { reversed, ..rows::scan(10, 500) }).await.unwrap().into_inner();
+        let mut stream = client
+            .read_rows(ReadRowsRequest {
+                reversed,
+                ..rows::scan(10, 500)
+            })
+            .await
+            .unwrap()
+            .into_inner();
         let (mut messages, mut seen) = (0, Vec::new());
         while let Some(message) = stream.message().await.unwrap() {
             messages += 1;
             seen.extend(message.chunks.into_iter().map(|chunk| chunk.row_key));
         }
-        let expected: Vec<_> = if reversed { (500..1000).rev().map(rows::key).collect() } else { (10..510).map(rows::key).collect() };
+        let expected: Vec<_> = if reversed {
+            (500..1000).rev().map(rows::key).collect()
+        } else {
+            (10..510).map(rows::key).collect()
+        };
         assert_eq!(seen, expected);
         assert!(messages > 5, "{messages} messages");
     }
@@ -115,26 +167,96 @@ async fn a_scan_comes_in_several_messages_and_every_row_once() {
 async fn versions_are_newest_first_and_deleted_rows_are_gone() {
     let server = Embedded::start().await.unwrap();
     let mut client = client(&server).await;
-    let row = |mutations| MutateRowRequest { table_name: TABLE.into(), row_key: b"r".to_vec(), mutations, ..MutateRowRequest::default() };
-    client.mutate_row(row(vec![set("old", 1000), set("new", 2000)])).await.unwrap();
-    let mut stream = client.read_rows(ReadRowsRequest { table_name: TABLE.into(), ..ReadRowsRequest::default() }).await.unwrap().into_inner();
+    let row = |mutations| MutateRowRequest {
+        table_name: TABLE.into(),
+        row_key: b"r".to_vec(),
+        mutations,
+        ..MutateRowRequest::default()
+    };
+    client
+        .mutate_row(row(vec![set("old", 1000), set("new", 2000)]))
+        .await
+        .unwrap();
+    let mut stream = client
+        .read_rows(ReadRowsRequest {
+            table_name: TABLE.into(),
+            ..ReadRowsRequest::default()
+        })
+        .await
+        .unwrap()
+        .into_inner();
     let chunks = stream.message().await.unwrap().unwrap().chunks;
-    let seen: Vec<_> = chunks.iter().map(|chunk| (chunk.timestamp_micros, &chunk.value[..], chunk.family_name.is_some(), chunk.row_status.is_some())).collect();
-    assert_eq!(seen, [(2000, &b"new"[..], true, false), (1000, &b"old"[..], false, true)]);
-    let newest = RowFilter { filter: Some(Filter::CellsPerColumnLimitFilter(1)) };
-    assert_eq!(keys(&mut client, ReadRowsRequest { filter: Some(newest), ..ReadRowsRequest::default() }).await.unwrap(), ["r"]);
-    client.mutate_row(row(vec![Mutation { mutation: Some(Change::DeleteFromRow(DeleteFromRow {})) }])).await.unwrap();
-    assert!(keys(&mut client, ReadRowsRequest::default()).await.unwrap().is_empty());
+    let seen: Vec<_> = chunks
+        .iter()
+        .map(|chunk| {
+            (
+                chunk.timestamp_micros,
+                &chunk.value[..],
+                chunk.family_name.is_some(),
+                chunk.row_status.is_some(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (2000, &b"new"[..], true, false),
+            (1000, &b"old"[..], false, true)
+        ]
+    );
+    let newest = RowFilter {
+        filter: Some(Filter::CellsPerColumnLimitFilter(1)),
+    };
+    assert_eq!(
+        keys(
+            &mut client,
+            ReadRowsRequest {
+                filter: Some(newest),
+                ..ReadRowsRequest::default()
+            }
+        )
+        .await
+        .unwrap(),
+        ["r"]
+    );
+    client
+        .mutate_row(row(vec![Mutation {
+            mutation: Some(Change::DeleteFromRow(DeleteFromRow {})),
+        }]))
+        .await
+        .unwrap();
+    assert!(
+        keys(&mut client, ReadRowsRequest::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]
 async fn what_it_cannot_do_is_refused_clearly() {
     let server = Embedded::start().await.unwrap();
     let mut client = client(&server).await;
-    assert_eq!(keys(&mut client, ReadRowsRequest::default()).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        keys(&mut client, ReadRowsRequest::default())
+            .await
+            .unwrap_err()
+            .code(),
+        Code::NotFound
+    );
     write(&mut client, &["a"]).await;
-    let regex = RowFilter { filter: Some(Filter::ValueRegexFilter(b"x.*".to_vec())) };
-    let status = keys(&mut client, ReadRowsRequest { filter: Some(regex), ..ReadRowsRequest::default() }).await.unwrap_err();
+    let regex = RowFilter {
+        filter: Some(Filter::ValueRegexFilter(b"x.*".to_vec())),
+    };
+    let status = keys(
+        &mut client,
+        ReadRowsRequest {
+            filter: Some(regex),
+            ..ReadRowsRequest::default()
+        },
+    )
+    .await
+    .unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     assert!(status.message().contains("ValueRegexFilter"), "{status}");
 }
@@ -143,44 +265,21 @@ async fn what_it_cannot_do_is_refused_clearly() {
 async fn calls_are_counted_and_a_failing_server_answers_unavailable() {
     let server = Embedded::start().await.unwrap();
     let mut client = client(&server).await;
-    client.ping_and_warm(PingAndWarmRequest::default()).await.unwrap();
+    client
+        .ping_and_warm(PingAndWarmRequest::default())
+        .await
+        .unwrap();
     assert!(server.first_connection().is_some());
     server.set_failing(true);
-    assert_eq!(client.ping_and_warm(PingAndWarmRequest::default()).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(
+        client
+            .ping_and_warm(PingAndWarmRequest::default())
+            .await
+            .unwrap_err()
+            .code(),
+        Code::Unavailable
+    );
     assert_eq!(server.calls(), 2);
     server.mark();
     assert_eq!(server.first_connection(), None);
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
-}
-
-async fn cbt(server: &Embedded, arguments: &[&str]) -> Output {
-    let mut command = tokio::process::Command::new("cbt");
-    command.env("BIGTABLE_EMULATOR_HOST", server.address().to_string()).args(["-project", "p", "-instance", "i"]).args(arguments).kill_on_drop(true);
-    command.output().await.expect("cbt is on PATH")
-}
-
-#[tokio::test]
-async fn googles_cbt_reads_the_same_rows() {
-    if on_path("cbt").is_none() {
-        let required = std::env::var("REQUIRE").is_ok_and(|required| required.contains("bigtable"));
-        assert!(!required, "REQUIRE names bigtable, but cbt isn't on PATH; install the Cloud SDK's cbt");
-        eprintln!("SKIPPED: cbt isn't on PATH; install the Cloud SDK's cbt to try the embedded server with Google's own client");
-        return;
-    }
-    let server = Embedded::start().await.unwrap();
-    write(&mut client(&server).await, &["alpha", "beta", "gamma"]).await;
-    let read = cbt(&server, &["read", "t"]).await;
-    let text = String::from_utf8_lossy(&read.stdout);
-    assert!(read.status.success(), "{read:?}");
-    for key in ["alpha", "beta", "gamma"] {
-        assert!(text.lines().any(|line| line == key) && text.contains(&format!("\"{key}\"")), "{key} in {text}");
-    }
-    let some = cbt(&server, &["read", "t", "start=beta", "count=1"]).await;
-    let text = String::from_utf8_lossy(&some.stdout);
-    assert!(text.contains("beta") && !text.contains("alpha") && !text.contains("gamma"), "{text}");
-    let one = cbt(&server, &["lookup", "t", "gamma", "cells-per-column=1"]).await;
-    assert!(String::from_utf8_lossy(&one.stdout).contains("cf:q"), "{one:?}");
 }

@@ -1,2 +1,22 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+mod config;
+mod pool;
+mod tonic_body;
+
+pub use config::Config;
+pub use pool::{Pool, PoolBody, PoolBuilder, PoolFuture};
+pub use tonic_body::{TonicBody, TonicBodyFuture, TonicBodyLayer};
+
+pub use steadfast_balance::{
+    Balance, BalanceConfig, BalanceLayer, ChannelSnapshot, CloseReport, ConnectingSnapshot,
+    Connectivity, Places, Snapshot,
+};
+pub use steadfast_classify as classify;
+pub use steadfast_core::{
+    Abandoned, Attempt, Avoid, BoxError, ChannelId, ChannelLayer, ConfigError, Each, InFlightLayer,
+    Keep, Local, LocalKind, Meter, Metered, NewChannel, Outcome, Place, Prefer, Probe, Standing,
+};
+pub use steadfast_egress::{Egress, EgressChannel, EgressConfig, Keepalive};
+pub use steadfast_penalty::{PenaltyConfig, PenaltyMode, PenaltyWindow, PenaltyWindowLayer};

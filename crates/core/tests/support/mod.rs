@@ -257,9 +257,10 @@ impl Wake for Wakes {
     }
 }
 
+/// What one poll of a body gave.
+pub(crate) type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
+
 /// Polls a body once with a waker that does nothing.
-pub(crate) fn poll_frame<B: Body + Unpin>(
-    body: &mut B,
-) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+pub(crate) fn poll_frame<B: Body + Unpin>(body: &mut B) -> Polled<B> {
     Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
 }

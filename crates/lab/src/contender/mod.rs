@@ -9,8 +9,8 @@ use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::PingAndWarmReques
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::bigtable_client::BigtableClient;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
-use tonic::transport::{Channel, Endpoint};
 use tonic::transport::channel::Change;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::error::{Error, Result};
 use crate::load::reads::Transport;
@@ -48,8 +48,13 @@ impl Contender {
 
 /// A plain channel to the first place.
 pub(crate) async fn channel(places: &[String]) -> Result<BigtableClient<Channel>> {
-    let first = places.first().ok_or_else(|| Error::new("there are no places to connect to"))?;
-    let channel = endpoint(first)?.connect().await.map_err(|error| Error::because(format!("can't connect to {first}"), error))?;
+    let first = places
+        .first()
+        .ok_or_else(|| Error::new("there are no places to connect to"))?;
+    let channel = endpoint(first)?
+        .connect()
+        .await
+        .map_err(|error| Error::because(format!("can't connect to {first}"), error))?;
     warm(BigtableClient::new(channel)).await
 }
 
@@ -70,17 +75,24 @@ pub(crate) async fn tonic_balance(places: &[String]) -> Result<BigtableClient<Ch
 }
 
 fn endpoint(place: &str) -> Result<Endpoint> {
-    Endpoint::from_shared(place.to_owned()).map_err(|error| Error::because(format!("{place:?} is no address; write host:port"), error))
+    Endpoint::from_shared(place.to_owned())
+        .map_err(|error| Error::because(format!("{place:?} is no address; write host:port"), error))
 }
 
 /// Sends a few calls, so that the load meets connections that are up.
 pub(crate) async fn warm<T: Transport>(mut client: BigtableClient<T>) -> Result<BigtableClient<T>> {
     for _ in 0..WARM_UPS {
-        let request = PingAndWarmRequest { name: rows::INSTANCE.to_owned(), ..PingAndWarmRequest::default() };
+        let request = PingAndWarmRequest {
+            name: rows::INSTANCE.to_owned(),
+            ..PingAndWarmRequest::default()
+        };
         // Google's emulator has no PingAndWarm; that it says so shows as well that the connection works.
         match client.ping_and_warm(request).await {
             Err(status) if status.code() != tonic::Code::Unimplemented => {
-                return Err(Error::because("the first call failed although no fault was on", status));
+                return Err(Error::because(
+                    "the first call failed although no fault was on",
+                    status,
+                ));
             }
             _ => sleep(Duration::from_millis(5)).await,
         }

@@ -34,13 +34,19 @@ impl Fault {
     /// One line on what it is.
     pub fn explained(self) -> &'static str {
         match self {
-            Self::None => "nothing goes wrong: point reads, and one read in four a scan of 100 rows, read at once",
+            Self::None => {
+                "nothing goes wrong: point reads, and one read in four a scan of 100 rows, read at once"
+            }
             Self::LazyScans => {
                 "two scans a second are of 3 MiB and left unread for 4 s, as by a caller that is busy: their data fills HTTP/2's receive windows (the late \
                  reads themselves aren't in the figures)"
             }
-            Self::Frozen => "the server that was connected to first stops: its connections stay open and nothing comes back",
-            Self::Failing => "the server that was connected to first fails every call at once, with Unavailable or, behind a proxy, a reset connection",
+            Self::Frozen => {
+                "the server that was connected to first stops: its connections stay open and nothing comes back"
+            }
+            Self::Failing => {
+                "the server that was connected to first fails every call at once, with Unavailable or, behind a proxy, a reset connection"
+            }
         }
     }
 
@@ -56,8 +62,12 @@ impl Fault {
     /// Why it can't be shown with so many servers and rows, if it can't.
     pub(crate) fn unfit(self, servers: usize, rows: u32) -> Option<String> {
         match self {
-            Self::Frozen | Self::Failing if servers < 2 => Some(format!("it needs a second server to go on with, and there is {servers}; list more with --server")),
-            Self::LazyScans if rows < LAZY_ROWS => Some(format!("its scans read {LAZY_ROWS} rows, and --rows is {rows}; raise it")),
+            Self::Frozen | Self::Failing if servers < 2 => Some(format!(
+                "it needs a second server to go on with, and there is {servers}; list more with --server"
+            )),
+            Self::LazyScans if rows < LAZY_ROWS => Some(format!(
+                "its scans read {LAZY_ROWS} rows, and --rows is {rows}; raise it"
+            )),
             _ => None,
         }
     }
@@ -69,8 +79,16 @@ mod tests {
 
     #[test]
     fn a_fault_that_cannot_be_shown_says_what_to_do() {
-        assert!(Fault::Frozen.unfit(1, 5000).is_some_and(|reason| reason.contains("--server")));
-        assert!(Fault::LazyScans.unfit(4, 100).is_some_and(|reason| reason.contains("--rows")));
+        assert!(
+            Fault::Frozen
+                .unfit(1, 5000)
+                .is_some_and(|reason| reason.contains("--server"))
+        );
+        assert!(
+            Fault::LazyScans
+                .unfit(4, 100)
+                .is_some_and(|reason| reason.contains("--rows"))
+        );
         assert_eq!(Fault::None.unfit(1, 100), None);
         assert_eq!(Fault::Failing.unfit(4, 5000), None);
     }

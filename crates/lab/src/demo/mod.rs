@@ -1,6 +1,7 @@
 //! The demo: every contender under every fault, in turn, on the same reads.
 
 mod fault;
+mod inflict;
 mod report;
 mod row;
 mod run;

@@ -36,13 +36,31 @@ pub struct Report {
 }
 
 const HEADINGS: [&str; 15] = [
-    "contender", "offered/s", "read/s", "p50 ms", "p99 ms", "p99.9 ms", "worst ms", "over 1 s", "over 10 s", "errors", "unfinished", "bad share", "channels",
-    "CPU s", "RSS MiB",
+    "contender",
+    "offered/s",
+    "read/s",
+    "p50 ms",
+    "p99 ms",
+    "p99.9 ms",
+    "worst ms",
+    "over 1 s",
+    "over 10 s",
+    "errors",
+    "unfinished",
+    "bad share",
+    "channels",
+    "CPU s",
+    "RSS MiB",
 ];
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut faults: Vec<Fault> = self.rows.iter().map(|row| row.fault).chain(self.skipped.iter().map(|skipped| skipped.fault)).collect();
+        let mut faults: Vec<Fault> = self
+            .rows
+            .iter()
+            .map(|row| row.fault)
+            .chain(self.skipped.iter().map(|skipped| skipped.fault))
+            .collect();
         faults.sort_unstable();
         faults.dedup();
         for fault in faults {
@@ -59,7 +77,9 @@ impl Report {
     fn one_fault(&self, fault: Fault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", fault.name(), fault.explained())?;
         let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED).set_header(HEADINGS);
+        table
+            .load_style(presets::UTF8_FULL_CONDENSED)
+            .set_header(HEADINGS);
         for row in self.rows.iter().filter(|row| row.fault == fault) {
             table.add_row(cells(row));
         }
@@ -70,7 +90,15 @@ impl Report {
             writeln!(f, "{table}")?;
         }
         for skipped in self.skipped.iter().filter(|skipped| skipped.fault == fault) {
-            writeln!(f, "Skipped{}: {}", skipped.contender.map(|contender| format!(" {}", contender.name())).unwrap_or_default(), skipped.reason)?;
+            writeln!(
+                f,
+                "Skipped{}: {}",
+                skipped
+                    .contender
+                    .map(|contender| format!(" {}", contender.name()))
+                    .unwrap_or_default(),
+                skipped.reason
+            )?;
         }
         for (_, note) in self.notes.iter().filter(|(of, _)| *of == fault) {
             writeln!(f, "Note: {note}")?;
@@ -80,7 +108,8 @@ impl Report {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
+    let shown =
+        |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
     vec![
         row.contender.name().to_owned(),
         format!("{:.0}", row.offered_rps),
@@ -90,10 +119,12 @@ fn cells(row: &Row) -> Vec<String> {
         shown(row.p999_ms),
         shown(row.worst_ms),
         row.over_1s.to_string(),
-        row.over_10s.map_or_else(|| "–".to_owned(), |count| count.to_string()),
+        row.over_10s
+            .map_or_else(|| "–".to_owned(), |count| count.to_string()),
         row.errors.to_string(),
         row.unfinished.to_string(),
-        row.bad_share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+        row.bad_share
+            .map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0)),
         row.channels.to_string(),
         format!("{:.2}", row.cpu_s),
         format!("{:.0}", row.rss_mib),
@@ -110,17 +141,35 @@ pub struct JsonFile {
 impl JsonFile {
     /// Makes sure that the file can be written.
     pub fn open(path: &Path) -> Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-        let temporary = NamedTempFile::new_in(folder)
-            .map_err(|error| Error::because(format!("--json {}: can't write in {}; name an existing folder", path.display(), folder.display()), error))?;
-        Ok(Self { path: path.to_owned(), temporary })
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or_else(|| Path::new("."));
+        let temporary = NamedTempFile::new_in(folder).map_err(|error| {
+            Error::because(
+                format!(
+                    "--json {}: can't write in {}; name an existing folder",
+                    path.display(),
+                    folder.display()
+                ),
+                error,
+            )
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            temporary,
+        })
     }
 
     /// Writes the rows and puts the file in its place.
     pub fn write(mut self, rows: &[Row]) -> Result<()> {
         let failed = |path: &Path| format!("--json {}: can't write the rows", path.display());
-        serde_json::to_writer_pretty(&mut self.temporary, rows).map_err(|error| Error::because(failed(&self.path), error))?;
+        serde_json::to_writer_pretty(&mut self.temporary, rows)
+            .map_err(|error| Error::because(failed(&self.path), error))?;
         writeln!(self.temporary).map_err(|error| Error::because(failed(&self.path), error))?;
-        self.temporary.persist(&self.path).map(drop).map_err(|error| Error::because(failed(&self.path), error))
+        self.temporary
+            .persist(&self.path)
+            .map(drop)
+            .map_err(|error| Error::because(failed(&self.path), error))
     }
 }

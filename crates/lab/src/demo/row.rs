@@ -44,7 +44,14 @@ pub struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(fault: Fault, contender: Contender, rate: f64, seconds: f64, measured: &Measured, bad_share: Option<f64>) -> Self {
+    pub(crate) fn new(
+        fault: Fault,
+        contender: Contender,
+        rate: f64,
+        seconds: f64,
+        measured: &Measured,
+        bad_share: Option<f64>,
+    ) -> Self {
         let summary = &measured.summary;
         Self {
             fault,
@@ -79,8 +86,20 @@ mod tests {
 
     fn row(seconds: f64) -> Row {
         let summary = Ledger::default().close(crate::clock::now());
-        let measured = Measured { summary, channels: 4, cpu_s: 0.123_456, rss_mib: 12.0 };
-        Row::new(Fault::LazyScans, Contender::TonicBalance, 100.0, seconds, &measured, None)
+        let measured = Measured {
+            summary,
+            channels: 4,
+            cpu_s: 0.123_456,
+            rss_mib: 12.0,
+        };
+        Row::new(
+            Fault::LazyScans,
+            Contender::TonicBalance,
+            100.0,
+            seconds,
+            &measured,
+            None,
+        )
     }
 
     #[test]
@@ -92,7 +111,10 @@ mod tests {
     #[test]
     fn names_in_json_are_those_of_the_command_line() {
         let json = serde_json::to_value(row(9.0)).unwrap();
-        assert_eq!((json["fault"].as_str(), json["contender"].as_str()), (Some("lazy-scans"), Some("tonic-balance")));
+        assert_eq!(
+            (json["fault"].as_str(), json["contender"].as_str()),
+            (Some("lazy-scans"), Some("tonic-balance"))
+        );
         assert_eq!(json["cpu_s"].as_f64(), Some(0.12));
         assert!(json["bad_share"].is_null());
     }

@@ -4,17 +4,16 @@ use std::future::Future;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::time::{interval, sleep, sleep_until};
+use tokio::time::interval;
 
+use super::inflict::{first_connected, healed, inflicted};
 use super::report::{Report, Skipped};
 use super::{Fault, Options, Row};
-use crate::clock;
 use crate::contend::{Job, Measured, Opened, Outcome};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::helper::Helper;
-use crate::places::{self, Break, Place};
-use crate::server::process::Seen;
+use crate::helper::{Helper, OnDrop};
+use crate::places::{self, Place};
 
 /// Seconds of closed loop that find out what a plain channel can do.
 const CAPACITY_SECONDS: f64 = 1.5;
@@ -24,16 +23,22 @@ const OFFERED: f64 = 0.4;
 const MOST_OFFERED: f64 = 2000.0;
 /// When the fault begins, as a part of the load's length.
 const FAULT_BEGINS: f64 = 0.2;
-/// How long calls that a stopped server finds in its sockets may take to be counted once it goes on.
-const SETTLING: Duration = Duration::from_secs(1);
 
 /// Measures everything that was asked for, until `interrupt` resolves. What was measured before an error or an interruption is in the report.
-pub async fn run(options: &Options, report: &mut Report, interrupt: impl Future<Output = ()>) -> Result<()> {
+pub async fn run(
+    options: &Options,
+    report: &mut Report,
+    interrupt: impl Future<Output = ()>,
+) -> Result<()> {
     let progress = progress(options);
+    let mut places = Vec::new();
     let outcome = tokio::select! {
-        result = all(options, report, &progress) => Some(result),
+        result = all(options, report, &progress, &mut places) => Some(result),
         () = interrupt => None,
     };
+    for place in places {
+        place.end().await;
+    }
     progress.finish_and_clear();
     report.interrupted = outcome.is_none();
     outcome.unwrap_or(Ok(()))
@@ -43,29 +48,61 @@ pub async fn run(options: &Options, report: &mut Report, interrupt: impl Future<
 fn progress(options: &Options) -> ProgressBar {
     let runs = options.faults.len() * options.contenders.len();
     let ticks = (runs as f64 * options.seconds * 10.0) as u64;
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(ticks).with_style(style).with_message("starting the servers")
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(ticks)
+        .with_style(style)
+        .with_message("starting the servers")
 }
 
-async fn all(options: &Options, report: &mut Report, progress: &ProgressBar) -> Result<()> {
-    let mut places = places::start(&options.program, &options.servers, options.emulator.as_deref(), options.rows).await?;
+async fn all(
+    options: &Options,
+    report: &mut Report,
+    progress: &ProgressBar,
+    places: &mut Vec<Place>,
+) -> Result<()> {
+    *places = places::start(
+        &options.program,
+        &options.servers,
+        options.emulator.as_deref(),
+        options.rows,
+    )
+    .await?;
     let rate = match options.rate {
         Some(rate) => rate,
         None => {
             progress.set_message("measuring what a plain channel can do");
-            (capacity(options, &places).await? * OFFERED).min(MOST_OFFERED).floor()
+            (capacity(options, places).await? * OFFERED)
+                .min(MOST_OFFERED)
+                .floor()
         }
     };
     for &fault in &options.faults {
         if let Some(reason) = fault.unfit(places.len(), options.rows.count) {
-            report.skipped.push(Skipped { fault, contender: None, reason });
+            report.skipped.push(Skipped {
+                fault,
+                contender: None,
+                reason,
+            });
             continue;
         }
         for &contender in &options.contenders {
             progress.set_message(format!("{} / {}", fault.name(), contender.name()));
-            match (Run { options, fault, contender, rate }).measured(&mut places, progress, &mut report.notes).await? {
+            match (Run {
+                options,
+                fault,
+                contender,
+                rate,
+            })
+            .measured(places, progress, &mut report.notes)
+            .await?
+            {
                 Ok(row) => report.rows.push(row),
-                Err(reason) => report.skipped.push(Skipped { fault, contender: Some(contender), reason }),
+                Err(reason) => report.skipped.push(Skipped {
+                    fault,
+                    contender: Some(contender),
+                    reason,
+                }),
             }
         }
     }
@@ -82,18 +119,27 @@ async fn capacity(options: &Options, places: &[Place]) -> Result<f64> {
         rows: options.rows.count,
         lazy_from: None,
     };
-    let mut helper = open(options, &job).await?.map_err(|problem| Error::new(format!("a plain channel can't be measured: {problem}")))?;
-    match helper.ask("go").await? {
+    let mut helper = open(options, &job)
+        .await?
+        .map_err(|problem| Error::new(format!("a plain channel can't be measured: {problem}")))?;
+    let outcome = helper.ask("go").await?;
+    helper.end().await;
+    match outcome {
         Outcome::Capacity(rate) if rate * OFFERED >= 1.0 => Ok(rate),
-        Outcome::Capacity(rate) => Err(Error::new(format!("a plain channel did {rate} reads a second, too few to compare with; is the host busy?"))),
-        Outcome::Load(_) => Err(Error::new("the contend process answered with a load instead of a capacity")),
+        Outcome::Capacity(rate) => Err(Error::new(format!(
+            "a plain channel did {rate} reads a second, too few to compare with; is the host busy?"
+        ))),
+        Outcome::Load(_) => Err(Error::new(
+            "the contend process answered with a load instead of a capacity",
+        )),
     }
 }
 
 /// Starts a contender's process. The inner error is why this contender can't run, which is no reason to stop the demo.
 async fn open(options: &Options, job: &Job) -> Result<Result<Helper, String>> {
-    let mut helper = Helper::start::<&str>(&options.program, "contend", &[])?;
-    let job = serde_json::to_string(job).map_err(|error| Error::because("can't write a job as JSON", error))?;
+    let mut helper = Helper::start::<&str>(&options.program, "contend", &[], OnDrop::Kill)?;
+    let job = serde_json::to_string(job)
+        .map_err(|error| Error::because("can't write a job as JSON", error))?;
     let Opened { problem } = helper.ask(&job).await?;
     Ok(problem.map_or(Ok(helper), Err))
 }
@@ -111,7 +157,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn measured(&self, places: &mut [Place], progress: &ProgressBar, notes: &mut Vec<(Fault, String)>) -> Result<Result<Row, String>> {
+    async fn measured(
+        &self,
+        places: &mut [Place],
+        progress: &ProgressBar,
+        notes: &mut Vec<(Fault, String)>,
+    ) -> Result<Result<Row, String>> {
         for place in &mut *places {
             place.mark().await?;
         }
@@ -124,15 +175,33 @@ impl Run<'_> {
             None => None,
         };
         if let Some((_, first @ 1..)) = bad {
-            notes.push((self.fault, format!("{} connected to server {} first, so the fault hit that one, not server 1", self.contender.name(), first + 1)));
+            notes.push((
+                self.fault,
+                format!(
+                    "{} connected to server {} first, so the fault hit that one, not server 1",
+                    self.contender.name(),
+                    first + 1
+                ),
+            ));
         }
         helper.tell("go").await?;
-        let (measured, before) = tokio::try_join!(loaded(&mut helper, progress), inflicted(bad, places, self.options.seconds * FAULT_BEGINS))?;
+        let (measured, before) = tokio::try_join!(
+            loaded(&mut helper, progress),
+            inflicted(bad, places, self.options.seconds * FAULT_BEGINS)
+        )?;
         let share = match (bad, before) {
             (Some((_, index)), Some(before)) => healed(places, index, &before).await?,
             _ => None,
         };
-        Ok(Ok(Row::new(self.fault, self.contender, self.rate, self.options.seconds, &measured, share)))
+        helper.end().await;
+        Ok(Ok(Row::new(
+            self.fault,
+            self.contender,
+            self.rate,
+            self.options.seconds,
+            &measured,
+            share,
+        )))
     }
 
     fn job(&self, places: &[Place]) -> Job {
@@ -143,7 +212,8 @@ impl Run<'_> {
             seconds: self.options.seconds,
             seed: self.options.rows.seed,
             rows: self.options.rows.count,
-            lazy_from: (self.fault == Fault::LazyScans).then_some(self.options.seconds * FAULT_BEGINS),
+            lazy_from: (self.fault == Fault::LazyScans)
+                .then_some(self.options.seconds * FAULT_BEGINS),
         }
     }
 }
@@ -162,50 +232,4 @@ async fn loaded(helper: &mut Helper, progress: &ProgressBar) -> Result<Measured>
             _ = ticks.tick() => progress.inc(1),
         }
     }
-}
-
-/// The place whose first connection since the mark is the oldest.
-async fn first_connected(places: &mut [Place]) -> Result<usize> {
-    let mut first = (u64::MAX, 0);
-    for (index, place) in places.iter_mut().enumerate() {
-        if let Some(at) = place.seen().await?.first {
-            first = first.min((at, index));
-        }
-    }
-    Ok(first.1)
-}
-
-/// Breaks a server at its time, and says what had reached each server by then.
-async fn inflicted(bad: Option<(Break, usize)>, places: &mut [Place], after: f64) -> Result<Option<Vec<Seen>>> {
-    let Some((fault, index)) = bad else {
-        return Ok(None);
-    };
-    sleep(Duration::from_secs_f64(after)).await;
-    let mut before = Vec::with_capacity(places.len());
-    for place in &mut *places {
-        before.push(place.seen().await?);
-    }
-    places[index].inflict(fault).await?;
-    Ok(Some(before))
-}
-
-/// Mends the server, waits until it has counted what it found in its sockets, and says which share of the calls since the fault it got.
-async fn healed(places: &mut [Place], index: usize, before: &[Seen]) -> Result<Option<f64>> {
-    places[index].heal().await?;
-    let deadline = clock::now() + SETTLING;
-    let mut last = places[index].seen().await?.calls;
-    loop {
-        sleep_until(clock::now() + Duration::from_millis(100)).await;
-        let calls = places[index].seen().await?.calls;
-        if calls == last || clock::now() >= deadline {
-            break;
-        }
-        last = calls;
-    }
-    let mut since = Vec::with_capacity(places.len());
-    for (place, before) in places.iter_mut().zip(before) {
-        since.push(place.seen().await?.calls.saturating_sub(before.calls));
-    }
-    let all: u64 = since.iter().sum();
-    Ok((all > 0).then(|| since[index] as f64 / all as f64))
 }

@@ -50,8 +50,17 @@ pub struct Summary {
 
 impl Default for Ledger {
     fn default() -> Self {
-        let micros = Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order and three digits are within what a histogram offers");
-        Self { open: BTreeMap::new(), next: 0, micros, answered: 0, errors: 0, over_1s: 0, over_10s: 0 }
+        let micros = Histogram::new_with_bounds(1, LONGEST, 3)
+            .expect("the bounds are in order and three digits are within what a histogram offers");
+        Self {
+            open: BTreeMap::new(),
+            next: 0,
+            micros,
+            answered: 0,
+            errors: 0,
+            over_1s: 0,
+            over_10s: 0,
+        }
     }
 }
 
@@ -93,7 +102,9 @@ impl Ledger {
         for scheduled in open.values() {
             self.record(now.saturating_duration_since(*scheduled));
         }
-        let quantile = |q: f64| (!self.micros.is_empty()).then(|| milliseconds(self.micros.value_at_quantile(q)));
+        let quantile = |q: f64| {
+            (!self.micros.is_empty()).then(|| milliseconds(self.micros.value_at_quantile(q)))
+        };
         Summary {
             answered: self.answered,
             errors: self.errors,
@@ -108,7 +119,8 @@ impl Ledger {
     }
 
     fn record(&mut self, latency: Duration) {
-        self.micros.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+        self.micros
+            .saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
         self.over_1s += u64::from(latency > Duration::from_secs(1));
         self.over_10s += u64::from(latency > Duration::from_secs(10));
     }
@@ -136,7 +148,10 @@ mod tests {
         ledger.answered(number, scheduled + Duration::from_millis(30));
         let summary = ledger.close(start + Duration::from_secs(1));
         assert!((ms(summary.p50_ms) - 30.0).abs() < 0.1, "{summary:?}");
-        assert_eq!((summary.answered, summary.unfinished, summary.errors), (1, 0, 0));
+        assert_eq!(
+            (summary.answered, summary.unfinished, summary.errors),
+            (1, 0, 0)
+        );
     }
 
     #[test]
@@ -149,7 +164,10 @@ mod tests {
         let summary = ledger.close(start + Duration::from_secs(11));
         assert_eq!((summary.answered, summary.unfinished), (0, 3));
         assert_eq!((summary.over_1s, summary.over_10s), (3, 1));
-        assert!((ms(summary.worst_ms) - 11_000.0).abs() < 11.0, "{summary:?}");
+        assert!(
+            (ms(summary.worst_ms) - 11_000.0).abs() < 11.0,
+            "{summary:?}"
+        );
     }
 
     #[test]
@@ -160,7 +178,10 @@ mod tests {
         ledger.failed(number);
         ledger.failed(number);
         let summary = ledger.close(start + Duration::from_secs(5));
-        assert_eq!((summary.errors, summary.unfinished, summary.over_1s), (1, 0, 0));
+        assert_eq!(
+            (summary.errors, summary.unfinished, summary.over_1s),
+            (1, 0, 0)
+        );
         assert_eq!(summary.p50_ms, None);
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::bigtable_client::BigtableClient;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
-use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{ReadRowsRequest, ReadRowsResponse};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
+    ReadRowsRequest, ReadRowsResponse,
+};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 use tonic::body::Body;
@@ -26,8 +28,15 @@ const CALLERS: usize = 32;
 
 /// A service that a generated client can run on, in as many tasks as there are calls.
 pub(crate) trait Transport:
-    GrpcService<Body, ResponseBody: http_body::Body<Data = Bytes, Error: Into<tonic::codegen::StdError> + Send> + Send + 'static, Future: Send>
-    + Clone
+    GrpcService<
+        Body,
+        ResponseBody: http_body::Body<
+            Data = Bytes,
+            Error: Into<tonic::codegen::StdError> + Send,
+        > + Send
+                          + 'static,
+        Future: Send,
+    > + Clone
     + Send
     + 'static
 {
@@ -79,7 +88,11 @@ pub(crate) async fn capacity<T: Transport>(client: BigtableClient<T>, plan: Plan
     for caller in 0..CALLERS {
         let client = client.clone();
         // Every caller draws its own reads; the plan's rate only makes sure that they don't run out.
-        let plan = Plan { seed: plan.seed.wrapping_add(caller as u64), length: Duration::MAX, ..plan };
+        let plan = Plan {
+            seed: plan.seed.wrapping_add(caller as u64),
+            length: Duration::MAX,
+            ..plan
+        };
         callers.spawn(async move {
             let mut done = 0_u32;
             for arrival in plan.arrivals() {
@@ -88,7 +101,9 @@ pub(crate) async fn capacity<T: Transport>(client: BigtableClient<T>, plan: Plan
                 }
                 match arrival.read {
                     Read::Point(row) => read(client.clone(), rows::point(row), 1).await?,
-                    Read::Scan(row) | Read::LazyScan(row) => read(client.clone(), rows::scan(row, SCAN_ROWS), SCAN_ROWS).await?,
+                    Read::Scan(row) | Read::LazyScan(row) => {
+                        read(client.clone(), rows::scan(row, SCAN_ROWS), SCAN_ROWS).await?
+                    }
                 }
                 done += 1;
             }
@@ -97,7 +112,12 @@ pub(crate) async fn capacity<T: Transport>(client: BigtableClient<T>, plan: Plan
     }
     let mut done = 0;
     for result in callers.join_all().await {
-        done += result.map_err(|status| Error::because("can't measure what a plain channel can do: a read failed with no fault on", status))?;
+        done += result.map_err(|status| {
+            Error::because(
+                "can't measure what a plain channel can do: a read failed with no fault on",
+                status,
+            )
+        })?;
     }
     Ok(f64::from(done) / plan.length.as_secs_f64())
 }
@@ -106,7 +126,13 @@ fn books(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn measured<T: Transport>(client: BigtableClient<T>, request: ReadRowsRequest, rows: u32, number: u64, ledger: Arc<Mutex<Ledger>>) {
+async fn measured<T: Transport>(
+    client: BigtableClient<T>,
+    request: ReadRowsRequest,
+    rows: u32,
+    number: u64,
+    ledger: Arc<Mutex<Ledger>>,
+) {
     let result = read(client, request, rows).await;
     let now = clock::now();
     match result {
@@ -115,15 +141,26 @@ async fn measured<T: Transport>(client: BigtableClient<T>, request: ReadRowsRequ
     }
 }
 
-async fn read<T: Transport>(mut client: BigtableClient<T>, request: ReadRowsRequest, rows: u32) -> Result<(), Status> {
+async fn read<T: Transport>(
+    mut client: BigtableClient<T>,
+    request: ReadRowsRequest,
+    rows: u32,
+) -> Result<(), Status> {
     let stream = client.read_rows(request).await?.into_inner();
     read_all(stream, rows).await
 }
 
 /// A scan whose caller does something else before it reads. It isn't measured, as it is slow by its own choice, but its errors are counted.
-async fn read_late<T: Transport>(mut client: BigtableClient<T>, row: u32, ledger: Arc<Mutex<Ledger>>) {
+async fn read_late<T: Transport>(
+    mut client: BigtableClient<T>,
+    row: u32,
+    ledger: Arc<Mutex<Ledger>>,
+) {
     let late = async {
-        let stream = client.read_rows(rows::scan(row, LAZY_ROWS)).await?.into_inner();
+        let stream = client
+            .read_rows(rows::scan(row, LAZY_ROWS))
+            .await?
+            .into_inner();
         sleep(LAZY_PAUSE).await;
         read_all(stream, LAZY_ROWS).await
     };
@@ -136,11 +173,17 @@ async fn read_late<T: Transport>(mut client: BigtableClient<T>, row: u32, ledger
 async fn read_all(mut stream: Streaming<ReadRowsResponse>, rows: u32) -> Result<(), Status> {
     let mut committed = 0;
     while let Some(message) = stream.message().await? {
-        committed += message.chunks.iter().filter(|chunk| matches!(chunk.row_status, Some(RowStatus::CommitRow(true)))).count();
+        committed += message
+            .chunks
+            .iter()
+            .filter(|chunk| matches!(chunk.row_status, Some(RowStatus::CommitRow(true))))
+            .count();
     }
     if committed == rows as usize {
         Ok(())
     } else {
-        Err(Status::data_loss(format!("{committed} rows came instead of {rows}")))
+        Err(Status::data_loss(format!(
+            "{committed} rows came instead of {rows}"
+        )))
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 
 use crate::error::{Error, Result};
-use crate::helper::Helper;
+use crate::helper::{Helper, OnDrop};
 use crate::rows::Rows;
 use crate::server::process::{Listening, Seen};
 
@@ -49,22 +49,58 @@ pub(crate) struct Place {
 }
 
 /// Starts all servers and fills them with the rows.
-pub(crate) async fn start(program: &Path, servers: &Servers, emulator: Option<&Path>, rows: Rows) -> Result<Vec<Place>> {
-    let common = [OsString::from("--rows"), rows.count.to_string().into(), "--seed".into(), rows.seed.to_string().into()];
+pub(crate) async fn start(
+    program: &Path,
+    servers: &Servers,
+    emulator: Option<&Path>,
+    rows: Rows,
+) -> Result<Vec<Place>> {
+    let common = [
+        OsString::from("--rows"),
+        rows.count.to_string().into(),
+        "--seed".into(),
+        rows.seed.to_string().into(),
+    ];
     let emulator_path = || emulator::find(emulator);
     let (subcommand, extra): (_, Vec<[OsString; 2]>) = match servers {
         Servers::Embedded => ("serve", Vec::new()),
-        Servers::Emulator => ("proxy", vec![["--emulator".into(), emulator_path()?.into()]; PLACES]),
-        Servers::Running(addresses) => ("proxy", addresses.iter().map(|address| ["--upstream".into(), address.into()]).collect()),
+        Servers::Emulator => (
+            "proxy",
+            vec![["--emulator".into(), emulator_path()?.into()]; PLACES],
+        ),
+        Servers::Running(addresses) => (
+            "proxy",
+            addresses
+                .iter()
+                .map(|address| ["--upstream".into(), address.into()])
+                .collect(),
+        ),
     };
     let is_server = extra.is_empty();
-    let extra = if is_server { vec![Vec::new(); PLACES] } else { extra.into_iter().map(Vec::from).collect() };
+    let extra = if is_server {
+        vec![Vec::new(); PLACES]
+    } else {
+        extra.into_iter().map(Vec::from).collect()
+    };
     // All are started before the first is waited for: filling them takes a moment, and they can do it side by side.
-    let helpers: Vec<_> = extra.iter().map(|extra| Helper::start(program, subcommand, &[&common[..], extra].concat())).collect::<Result<_>>()?;
+    let on_drop = if is_server {
+        OnDrop::Kill
+    } else {
+        OnDrop::Leave
+    };
+    let start = |extra: &Vec<OsString>| {
+        Helper::start(program, subcommand, &[&common[..], extra].concat(), on_drop)
+    };
+    let helpers: Vec<_> = extra.iter().map(start).collect::<Result<_>>()?;
     let mut places = Vec::with_capacity(helpers.len());
     for mut helper in helpers {
         let Listening { address } = helper.hear().await?;
-        places.push(Place { helper, address: format!("http://{address}"), is_server, frozen: false });
+        places.push(Place {
+            helper,
+            address: format!("http://{address}"),
+            is_server,
+            frozen: false,
+        });
     }
     Ok(places)
 }
@@ -92,6 +128,15 @@ impl Place {
         }
     }
 
+    /// Ends its processes.
+    pub(crate) async fn end(self) {
+        if self.frozen {
+            // A stopped server doesn't see its input close. It fails only when the server is gone already.
+            let _ = self.helper.signal(Signal::SIGCONT);
+        }
+        self.helper.end().await;
+    }
+
     /// Mends whatever was broken.
     pub(crate) async fn heal(&mut self) -> Result<()> {
         if std::mem::take(&mut self.frozen) {
@@ -110,11 +155,20 @@ impl std::str::FromStr for Servers {
             "emulator" => return Ok(Self::Emulator),
             _ => {}
         }
-        let addresses: Vec<String> = text.split(',').map(|address| address.trim().to_owned()).collect();
-        let valid = |address: &String| address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        let addresses: Vec<String> = text
+            .split(',')
+            .map(|address| address.trim().to_owned())
+            .collect();
+        let valid = |address: &String| {
+            address
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        };
         match addresses.iter().find(|address| !valid(address)) {
             None => Ok(Self::Running(addresses)),
-            Some(wrong) => Err(Error::new(format!("{wrong:?} is neither embedded, emulator nor host:port; write for example 127.0.0.1:8086,127.0.0.1:8087"))),
+            Some(wrong) => Err(Error::new(format!(
+                "{wrong:?} is neither embedded, emulator nor host:port; write for example 127.0.0.1:8086,127.0.0.1:8087"
+            ))),
         }
     }
 }
@@ -135,6 +189,9 @@ mod tests {
         let running = Servers::Running(vec!["a:1".into(), "[::1]:2".into()]);
         assert_eq!("a:1, [::1]:2".parse::<Servers>().unwrap(), running);
         let error = "a:1,b".parse::<Servers>().unwrap_err().to_string();
-        assert!(error.contains("\"b\"") && error.contains("host:port"), "{error}");
+        assert!(
+            error.contains("\"b\"") && error.contains("host:port"),
+            "{error}"
+        );
     }
 }

@@ -37,10 +37,20 @@ pub(crate) async fn proxy(upstream: Upstream, rows: Rows) -> Result<()> {
         }
     };
     fill(&address, rows).await?;
-    let proxy = FaultProxy::start(resolved(&address).await?).map_err(|error| Error::because(format!("can't start a proxy to {address}"), error))?;
+    let proxy = FaultProxy::start(resolved(&address).await?)
+        .map_err(|error| Error::because(format!("can't start a proxy to {address}"), error))?;
     let mut orders = Orders::new();
-    orders.answer(&Listening { address: proxy.addr() }).await?;
-    let mut front = Front { proxy, emulator, marked: 0, first: None };
+    orders
+        .answer(&Listening {
+            address: proxy.addr(),
+        })
+        .await?;
+    let mut front = Front {
+        proxy,
+        emulator,
+        marked: 0,
+        first: None,
+    };
     loop {
         tokio::select! {
             order = orders.next() => match order {
@@ -55,7 +65,9 @@ pub(crate) async fn proxy(upstream: Upstream, rows: Rows) -> Result<()> {
 async fn resolved(address: &str) -> Result<SocketAddr> {
     let failed = |error| Error::because(format!("can't resolve {address}; write host:port"), error);
     let mut addresses = lookup_host(address).await.map_err(failed)?;
-    addresses.next().ok_or_else(|| Error::new(format!("{address} resolves to no address")))
+    addresses
+        .next()
+        .ok_or_else(|| Error::new(format!("{address} resolves to no address")))
 }
 
 struct Front {
@@ -86,10 +98,22 @@ impl Front {
                 self.proxy.thaw(Which::All);
                 self.proxy.set_accept_mode(AcceptMode::Serve);
             }
-            (other, _) => return Err(Error::new(format!("proxy knows seen, mark, freeze, fail and heal, but was told {other:?}"))),
+            (other, _) => {
+                return Err(Error::new(format!(
+                    "proxy knows seen, mark, freeze, fail and heal, but was told {other:?}"
+                )));
+            }
         }
-        let calls = self.proxy.connections().iter().map(|connection| connection.headers).sum();
-        Ok(Seen { calls, first: self.first })
+        let calls = self
+            .proxy
+            .connections()
+            .iter()
+            .map(|connection| connection.headers)
+            .sum();
+        Ok(Seen {
+            calls,
+            first: self.first,
+        })
     }
 
     /// Notes when the first connection since the mark came; never ends once it has.
@@ -98,7 +122,12 @@ impl Front {
             return std::future::pending().await;
         }
         let marked = self.marked;
-        if self.proxy.wait_until(UNBOUNDED, |seen| seen.connections.len() > marked).await.is_ok() {
+        if self
+            .proxy
+            .wait_until(UNBOUNDED, |seen| seen.connections.len() > marked)
+            .await
+            .is_ok()
+        {
             self.first = u64::try_from(clock::uptime().as_nanos()).ok();
         }
     }

@@ -25,9 +25,17 @@ pub(crate) fn steps(filter: Option<&RowFilter>) -> Result<Vec<Step>, Status> {
     Ok(match filter {
         Wire::PassAllFilter(_) => Vec::new(),
         Wire::BlockAllFilter(_) => vec![Step::BlockAll],
-        Wire::StripValueTransformer(strip) => strip.then_some(Step::StripValues).into_iter().collect(),
-        Wire::CellsPerColumnLimitFilter(limit) => vec![Step::PerColumn(positive("cells_per_column_limit_filter", *limit)?)],
-        Wire::CellsPerRowLimitFilter(limit) => vec![Step::PerRow(positive("cells_per_row_limit_filter", *limit)?)],
+        Wire::StripValueTransformer(strip) => {
+            strip.then_some(Step::StripValues).into_iter().collect()
+        }
+        Wire::CellsPerColumnLimitFilter(limit) => vec![Step::PerColumn(positive(
+            "cells_per_column_limit_filter",
+            *limit,
+        )?)],
+        Wire::CellsPerRowLimitFilter(limit) => vec![Step::PerRow(positive(
+            "cells_per_row_limit_filter",
+            *limit,
+        )?)],
         Wire::FamilyNameRegexFilter(name) => vec![Step::Family(literal(name)?)],
         Wire::Chain(chain) => {
             let mut all = Vec::new();
@@ -72,16 +80,22 @@ fn positive(name: &str, limit: i32) -> Result<usize, Status> {
     usize::try_from(limit)
         .ok()
         .filter(|limit| *limit > 0)
-        .ok_or_else(|| Status::invalid_argument(format!("{name} is {limit}; it must be at least 1")))
+        .ok_or_else(|| {
+            Status::invalid_argument(format!("{name} is {limit}; it must be at least 1"))
+        })
 }
 
 /// A family name without regex operators; the embedded server has no regex engine.
 fn literal(pattern: &str) -> Result<String, Status> {
-    let plain = pattern.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let plain = pattern
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if plain {
         Ok(pattern.to_owned())
     } else {
-        Err(Status::unimplemented(format!("family_name_regex_filter {pattern:?}: the embedded server matches plain names only; use the emulator")))
+        Err(Status::unimplemented(format!(
+            "family_name_regex_filter {pattern:?}: the embedded server matches plain names only; use the emulator"
+        )))
     }
 }
 
@@ -100,19 +114,40 @@ mod tests {
     use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::row_filter::Chain;
 
     fn cell<'a>(family: &'a str, qualifier: &'a [u8], timestamp: i64) -> CellView<'a> {
-        CellView { family, qualifier, timestamp, value: b"v" }
+        CellView {
+            family,
+            qualifier,
+            timestamp,
+            value: b"v",
+        }
     }
 
     fn wire(filter: Wire) -> RowFilter {
-        RowFilter { filter: Some(filter) }
+        RowFilter {
+            filter: Some(filter),
+        }
     }
 
     #[test]
     fn a_chain_keeps_the_newest_cell_of_each_column_and_strips_it() {
-        let filter = wire(Wire::Chain(Chain { filters: vec![wire(Wire::CellsPerColumnLimitFilter(1)), wire(Wire::StripValueTransformer(true))] }));
+        let filter = wire(Wire::Chain(Chain {
+            filters: vec![
+                wire(Wire::CellsPerColumnLimitFilter(1)),
+                wire(Wire::StripValueTransformer(true)),
+            ],
+        }));
         let steps = steps(Some(&filter)).unwrap();
-        let cells = apply(&steps, vec![cell("f", b"a", 2), cell("f", b"a", 1), cell("f", b"b", 1)]);
-        assert_eq!(cells.iter().map(|cell| (cell.qualifier, cell.timestamp)).collect::<Vec<_>>(), vec![(&b"a"[..], 2), (&b"b"[..], 1)]);
+        let cells = apply(
+            &steps,
+            vec![cell("f", b"a", 2), cell("f", b"a", 1), cell("f", b"b", 1)],
+        );
+        assert_eq!(
+            cells
+                .iter()
+                .map(|cell| (cell.qualifier, cell.timestamp))
+                .collect::<Vec<_>>(),
+            vec![(&b"a"[..], 2), (&b"b"[..], 1)]
+        );
         assert!(cells.iter().all(|cell| cell.value.is_empty()));
     }
 
@@ -120,8 +155,22 @@ mod tests {
     fn an_unknown_filter_is_refused_by_name() {
         let status = steps(Some(&wire(Wire::ValueRegexFilter(b"x".to_vec())))).unwrap_err();
         assert_eq!(status.code(), tonic::Code::Unimplemented);
-        assert!(status.message().contains("ValueRegexFilter"), "{}", status.message());
-        assert_eq!(steps(Some(&wire(Wire::FamilyNameRegexFilter("a.*".into())))).unwrap_err().code(), tonic::Code::Unimplemented);
-        assert_eq!(steps(Some(&wire(Wire::CellsPerColumnLimitFilter(0)))).unwrap_err().code(), tonic::Code::InvalidArgument);
+        assert!(
+            status.message().contains("ValueRegexFilter"),
+            "{}",
+            status.message()
+        );
+        assert_eq!(
+            steps(Some(&wire(Wire::FamilyNameRegexFilter("a.*".into()))))
+                .unwrap_err()
+                .code(),
+            tonic::Code::Unimplemented
+        );
+        assert_eq!(
+            steps(Some(&wire(Wire::CellsPerColumnLimitFilter(0))))
+                .unwrap_err()
+                .code(),
+            tonic::Code::InvalidArgument
+        );
     }
 }

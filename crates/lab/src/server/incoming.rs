@@ -34,7 +34,9 @@ impl Arrivals {
 
     /// When the first connection since the mark was accepted, on the host's uptime clock.
     pub(crate) fn first(&self) -> Option<Duration> {
-        Some(self.first.load(Ordering::Relaxed)).filter(|first| *first != 0).map(Duration::from_nanos)
+        Some(self.first.load(Ordering::Relaxed))
+            .filter(|first| *first != 0)
+            .map(Duration::from_nanos)
     }
 
     /// Forgets which connection was the first.
@@ -45,7 +47,9 @@ impl Arrivals {
     fn accepted(&self) {
         let now = u64::try_from(clock::uptime().as_nanos()).unwrap_or(u64::MAX);
         // Fails when one was accepted before, and then that one stays the first.
-        let _ = self.first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self
+            .first
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -61,7 +65,11 @@ impl Connection {
     pub(crate) fn accept(stream: TcpStream, arrivals: Arc<Arrivals>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         arrivals.accepted();
-        Ok(Self { stream, frames: Frames::default(), arrivals })
+        Ok(Self {
+            stream,
+            frames: Frames::default(),
+            arrivals,
+        })
     }
 }
 
@@ -72,7 +80,11 @@ impl Connected for Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(cx, buf);
         let headers = self.frames.headers_in(&buf.filled()[before..]);
@@ -82,7 +94,11 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -94,7 +110,11 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
@@ -114,7 +134,11 @@ struct Frames {
 
 impl Default for Frames {
     fn default() -> Self {
-        Self { skip: PREFACE, header: [0; FRAME_HEADER], have: 0 }
+        Self {
+            skip: PREFACE,
+            header: [0; FRAME_HEADER],
+            have: 0,
+        }
     }
 }
 
@@ -154,7 +178,14 @@ mod tests {
     #[test]
     fn headers_are_counted_wherever_the_reads_cut_the_stream() {
         let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        for (kind, length) in [(4, 6), (HEADERS, 40), (0, 30), (8, 4), (HEADERS, 0), (HEADERS, 7)] {
+        for (kind, length) in [
+            (4, 6),
+            (HEADERS, 40),
+            (0, 30),
+            (8, 4),
+            (HEADERS, 0),
+            (HEADERS, 7),
+        ] {
             sent.extend(frame(kind, length));
         }
         for cut in 1..sent.len() {

@@ -41,17 +41,31 @@ impl Embedded {
     /// Starts a server with no tables on a free port of 127.0.0.1; it serves on the current tokio runtime.
     pub async fn start() -> Result<Self> {
         let local = "127.0.0.1:0";
-        let listener = TcpListener::bind(local).await.map_err(|error| Error::because(format!("can't listen on {local}"), error))?;
-        let address = listener.local_addr().map_err(|error| Error::because("can't read the address of the listener", error))?;
+        let listener = TcpListener::bind(local)
+            .await
+            .map_err(|error| Error::because(format!("can't listen on {local}"), error))?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Error::because("can't read the address of the listener", error))?;
         let (shutdown, stopped) = oneshot::channel();
-        let server = Self { address, shared: Arc::default(), arrivals: Arc::default(), _shutdown: shutdown };
+        let server = Self {
+            address,
+            shared: Arc::default(),
+            arrivals: Arc::default(),
+            _shutdown: shutdown,
+        };
         let arrivals = Arc::clone(&server.arrivals);
-        let connections = TcpListenerStream::new(listener).map(move |stream| Connection::accept(stream?, Arc::clone(&arrivals)));
-        let service = Bigtable { shared: Arc::clone(&server.shared) };
-        tokio::spawn(Server::builder().serve_with_incoming_shutdown(service, connections, async {
-            // An error means that the sender was dropped, which is how a stop is asked for.
-            let _ = stopped.await;
-        }));
+        let connections = TcpListenerStream::new(listener)
+            .map(move |stream| Connection::accept(stream?, Arc::clone(&arrivals)));
+        let service = Bigtable {
+            shared: Arc::clone(&server.shared),
+        };
+        tokio::spawn(
+            Server::builder().serve_with_incoming_shutdown(service, connections, async {
+                // An error means that the sender was dropped, which is how a stop is asked for.
+                let _ = stopped.await;
+            }),
+        );
         Ok(server)
     }
 
@@ -64,7 +78,8 @@ impl Embedded {
     pub fn write(&self, request: &MutateRowsRequest) -> Result<()> {
         let table = self.shared.tables.for_writing(&request.table_name);
         for entry in &request.entries {
-            table::mutate(&table, &entry.row_key, &entry.mutations).map_err(|status| Error::because("can't fill the embedded server", status))?;
+            table::mutate(&table, &entry.row_key, &entry.mutations)
+                .map_err(|status| Error::because("can't fill the embedded server", status))?;
         }
         Ok(())
     }

@@ -32,17 +32,32 @@ pub(crate) async fn serve(rows: Rows) -> Result<()> {
         server.write(&request)?;
     }
     let mut orders = Orders::new();
-    orders.answer(&Listening { address: server.address() }).await?;
+    orders
+        .answer(&Listening {
+            address: server.address(),
+        })
+        .await?;
     while let Some(order) = orders.next().await {
         match order.as_str() {
             "seen" => {}
             "mark" => server.mark(),
             "fail" => server.set_failing(true),
             "heal" => server.set_failing(false),
-            other => return Err(Error::new(format!("serve knows seen, mark, fail and heal, but was told {other:?}"))),
+            other => {
+                return Err(Error::new(format!(
+                    "serve knows seen, mark, fail and heal, but was told {other:?}"
+                )));
+            }
         }
-        let first = server.first_connection().and_then(|first| u64::try_from(first.as_nanos()).ok());
-        orders.answer(&Seen { calls: server.calls(), first }).await?;
+        let first = server
+            .first_connection()
+            .and_then(|first| u64::try_from(first.as_nanos()).ok());
+        orders
+            .answer(&Seen {
+                calls: server.calls(),
+                first,
+            })
+            .await?;
     }
     Ok(())
 }

@@ -18,7 +18,10 @@ pub(crate) struct Span {
 impl Span {
     /// The span as bounds for a `BTreeMap`.
     pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let end = self
+            .end
+            .as_deref()
+            .map_or(Bound::Unbounded, Bound::Excluded);
         (Bound::Included(&self.start), end)
     }
 
@@ -35,15 +38,24 @@ pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
 
 /// The spans a row set asks for. No row set, or one without keys and ranges, is the whole table.
 pub(crate) fn spans(rows: Option<&RowSet>) -> Result<Vec<Span>, Status> {
-    let Some(rows) = rows.filter(|rows| !(rows.row_keys.is_empty() && rows.row_ranges.is_empty())) else {
-        return Ok(vec![Span { start: Vec::new(), end: None }]);
+    let Some(rows) = rows.filter(|rows| !(rows.row_keys.is_empty() && rows.row_ranges.is_empty()))
+    else {
+        return Ok(vec![Span {
+            start: Vec::new(),
+            end: None,
+        }]);
     };
     let mut spans = Vec::with_capacity(rows.row_keys.len() + rows.row_ranges.len());
     for key in &rows.row_keys {
         if key.is_empty() {
-            return Err(Status::invalid_argument("row_keys holds an empty key; row keys have at least one byte"));
+            return Err(Status::invalid_argument(
+                "row_keys holds an empty key; row keys have at least one byte",
+            ));
         }
-        spans.push(Span { start: key.clone(), end: Some(successor(key)) });
+        spans.push(Span {
+            start: key.clone(),
+            end: Some(successor(key)),
+        });
     }
     for (index, range) in rows.row_ranges.iter().enumerate() {
         spans.push(span(index, range)?);
@@ -97,16 +109,28 @@ mod tests {
     use super::*;
 
     fn keys(keys: &[&str]) -> RowSet {
-        RowSet { row_keys: keys.iter().map(|key| key.as_bytes().to_vec()).collect(), row_ranges: Vec::new() }
+        RowSet {
+            row_keys: keys.iter().map(|key| key.as_bytes().to_vec()).collect(),
+            row_ranges: Vec::new(),
+        }
     }
 
     fn range(start: Option<row_range::StartKey>, end: Option<row_range::EndKey>) -> RowSet {
-        RowSet { row_keys: Vec::new(), row_ranges: vec![RowRange { start_key: start, end_key: end }] }
+        RowSet {
+            row_keys: Vec::new(),
+            row_ranges: vec![RowRange {
+                start_key: start,
+                end_key: end,
+            }],
+        }
     }
 
     #[test]
     fn nothing_named_is_the_whole_table() {
-        let all = vec![Span { start: Vec::new(), end: None }];
+        let all = vec![Span {
+            start: Vec::new(),
+            end: None,
+        }];
         assert_eq!(spans(None).unwrap(), all);
         assert_eq!(spans(Some(&RowSet::default())).unwrap(), all);
     }
@@ -115,9 +139,25 @@ mod tests {
     fn a_key_named_twice_and_inside_a_range_is_read_once() {
         use row_range::{EndKey, StartKey};
         let mut set = keys(&["c", "a", "a"]);
-        set.row_ranges = range(Some(StartKey::StartKeyClosed(b"b".to_vec())), Some(EndKey::EndKeyClosed(b"c".to_vec()))).row_ranges;
+        set.row_ranges = range(
+            Some(StartKey::StartKeyClosed(b"b".to_vec())),
+            Some(EndKey::EndKeyClosed(b"c".to_vec())),
+        )
+        .row_ranges;
         let spans = spans(Some(&set)).unwrap();
-        assert_eq!(spans, vec![Span { start: b"a".to_vec(), end: Some(b"a\0".to_vec()) }, Span { start: b"b".to_vec(), end: Some(b"c\0".to_vec()) }]);
+        assert_eq!(
+            spans,
+            vec![
+                Span {
+                    start: b"a".to_vec(),
+                    end: Some(b"a\0".to_vec())
+                },
+                Span {
+                    start: b"b".to_vec(),
+                    end: Some(b"c\0".to_vec())
+                }
+            ]
+        );
     }
 
     #[test]
@@ -125,14 +165,29 @@ mod tests {
         use row_range::StartKey;
         let mut set = range(Some(StartKey::StartKeyOpen(b"b".to_vec())), None);
         set.row_keys = keys(&["z"]).row_keys;
-        assert_eq!(spans(Some(&set)).unwrap(), vec![Span { start: b"b\0".to_vec(), end: None }]);
+        assert_eq!(
+            spans(Some(&set)).unwrap(),
+            vec![Span {
+                start: b"b\0".to_vec(),
+                end: None
+            }]
+        );
     }
 
     #[test]
     fn an_inverted_range_and_an_empty_key_are_refused() {
         use row_range::{EndKey, StartKey};
-        let inverted = range(Some(StartKey::StartKeyClosed(b"b".to_vec())), Some(EndKey::EndKeyOpen(b"a".to_vec())));
-        assert_eq!(spans(Some(&inverted)).unwrap_err().code(), tonic::Code::InvalidArgument);
-        assert_eq!(spans(Some(&keys(&[""]))).unwrap_err().code(), tonic::Code::InvalidArgument);
+        let inverted = range(
+            Some(StartKey::StartKeyClosed(b"b".to_vec())),
+            Some(EndKey::EndKeyOpen(b"a".to_vec())),
+        );
+        assert_eq!(
+            spans(Some(&inverted)).unwrap_err().code(),
+            tonic::Code::InvalidArgument
+        );
+        assert_eq!(
+            spans(Some(&keys(&[""]))).unwrap_err().code(),
+            tonic::Code::InvalidArgument
+        );
     }
 }

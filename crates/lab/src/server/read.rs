@@ -3,8 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::read_rows_response::{CellChunk, cell_chunk};
-use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{ReadRowsRequest, ReadRowsResponse};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::read_rows_response::{
+    CellChunk, cell_chunk,
+};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
+    ReadRowsRequest, ReadRowsResponse,
+};
 use tonic::Status;
 
 use super::filter::{self, Step};
@@ -30,22 +34,41 @@ impl Reader {
         let left = match usize::try_from(request.rows_limit) {
             Ok(0) => usize::MAX,
             Ok(limit) => limit,
-            Err(_) => return Err(Status::invalid_argument(format!("rows_limit is {}; use 0 for no limit", request.rows_limit))),
+            Err(_) => {
+                return Err(Status::invalid_argument(format!(
+                    "rows_limit is {}; use 0 for no limit",
+                    request.rows_limit
+                )));
+            }
         };
         let spans = ranges::spans(request.rows.as_ref())?.into();
-        Ok(Self { table, spans, steps: filter::steps(request.filter.as_ref())?, reversed: request.reversed, left })
+        Ok(Self {
+            table,
+            spans,
+            steps: filter::steps(request.filter.as_ref())?,
+            reversed: request.reversed,
+            left,
+        })
     }
 
     /// Adds rows of the current span until the message is full, then narrows the span to what is left of it.
     fn fill(&mut self, message: &mut ReadRowsResponse, size: &mut usize) {
-        let Some(span) = (if self.reversed { self.spans.back_mut() } else { self.spans.front_mut() }) else {
+        let Some(span) = (if self.reversed {
+            self.spans.back_mut()
+        } else {
+            self.spans.front_mut()
+        }) else {
             return;
         };
         let rows = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let mut range = rows.range::<[u8], _>(span.bounds());
         let mut last = None;
         while self.left > 0 && *size < MESSAGE {
-            let Some((key, row)) = (if self.reversed { range.next_back() } else { range.next() }) else {
+            let Some((key, row)) = (if self.reversed {
+                range.next_back()
+            } else {
+                range.next()
+            }) else {
                 last = None;
                 break;
             };
@@ -64,7 +87,11 @@ impl Reader {
             None => span.end = Some(span.start.clone()),
         }
         if span.is_empty() {
-            if self.reversed { self.spans.pop_back() } else { self.spans.pop_front() };
+            if self.reversed {
+                self.spans.pop_back()
+            } else {
+                self.spans.pop_front()
+            };
         }
     }
 }
@@ -87,9 +114,14 @@ fn push_row(chunks: &mut Vec<CellChunk>, key: &[u8], cells: &[CellView<'_>]) {
     let mut previous: Option<&CellView<'_>> = None;
     for cell in cells {
         let new_family = previous.is_none_or(|previous| previous.family != cell.family);
-        let new_column = new_family || previous.is_some_and(|previous| previous.qualifier != cell.qualifier);
+        let new_column =
+            new_family || previous.is_some_and(|previous| previous.qualifier != cell.qualifier);
         chunks.push(CellChunk {
-            row_key: if previous.is_none() { key.to_vec() } else { Vec::new() },
+            row_key: if previous.is_none() {
+                key.to_vec()
+            } else {
+                Vec::new()
+            },
             family_name: new_family.then(|| cell.family.to_owned()),
             qualifier: new_column.then(|| cell.qualifier.to_vec()),
             timestamp_micros: cell.timestamp,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
-    MutateRowRequest, MutateRowResponse, MutateRowsRequest, MutateRowsResponse, PingAndWarmRequest, PingAndWarmResponse, ReadRowsRequest, ReadRowsResponse,
-    mutate_rows_response,
+    MutateRowRequest, MutateRowResponse, MutateRowsRequest, MutateRowsResponse, PingAndWarmRequest,
+    PingAndWarmResponse, ReadRowsRequest, ReadRowsResponse, mutate_rows_response,
 };
 use googleapis_tonic_google_bigtable_v2::google::rpc;
 use tonic::body::Body;
@@ -78,14 +78,24 @@ async fn dispatch(shared: Arc<Shared>, request: http::Request<Body>) -> http::Re
     }
 }
 
-fn read_rows(shared: &Shared, request: &ReadRowsRequest) -> Result<Response<tokio_stream::Iter<Reader>>, Status> {
+fn read_rows(
+    shared: &Shared,
+    request: &ReadRowsRequest,
+) -> Result<Response<tokio_stream::Iter<Reader>>, Status> {
     let table = shared.tables.existing(&request.table_name)?;
     let reader = Reader::new(table, request)?;
     Ok(Response::new(tokio_stream::iter(reader)))
 }
 
-fn mutate_row(shared: &Shared, request: &MutateRowRequest) -> Result<Response<MutateRowResponse>, Status> {
-    mutate(&shared.tables.for_writing(&request.table_name), &request.row_key, &request.mutations)?;
+fn mutate_row(
+    shared: &Shared,
+    request: &MutateRowRequest,
+) -> Result<Response<MutateRowResponse>, Status> {
+    mutate(
+        &shared.tables.for_writing(&request.table_name),
+        &request.row_key,
+        &request.mutations,
+    )?;
     Ok(Response::new(MutateRowResponse {}))
 }
 
@@ -93,13 +103,21 @@ fn mutate_row(shared: &Shared, request: &MutateRowRequest) -> Result<Response<Mu
 fn mutate_rows(shared: &Shared, request: &MutateRowsRequest) -> Response<Once<MutateRowsResponse>> {
     let table = shared.tables.for_writing(&request.table_name);
     let entries = request.entries.iter().zip(0..).map(|(entry, index)| {
-        let status = mutate(&table, &entry.row_key, &entry.mutations).err().map_or_else(rpc::Status::default, |status| rpc::Status {
-            code: status.code().into(),
-            message: status.message().to_owned(),
-            ..rpc::Status::default()
-        });
-        mutate_rows_response::Entry { index, status: Some(status) }
+        let status = mutate(&table, &entry.row_key, &entry.mutations)
+            .err()
+            .map_or_else(rpc::Status::default, |status| rpc::Status {
+                code: status.code().into(),
+                message: status.message().to_owned(),
+                ..rpc::Status::default()
+            });
+        mutate_rows_response::Entry {
+            index,
+            status: Some(status),
+        }
     });
-    let answer = MutateRowsResponse { entries: entries.collect(), ..MutateRowsResponse::default() };
+    let answer = MutateRowsResponse {
+        entries: entries.collect(),
+        ..MutateRowsResponse::default()
+    };
     Response::new(tokio_stream::iter(std::iter::once(Ok(answer))))
 }

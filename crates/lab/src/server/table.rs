@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::mutation::Mutation as Change;
-use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{Mutation, TimestampRange, mutation};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
+    Mutation, TimestampRange, mutation,
+};
 use tonic::Status;
 
 use crate::clock;
@@ -42,7 +44,10 @@ impl Tables {
         let tables = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         tables.get(name).cloned().ok_or_else(|| {
             let known: Vec<_> = tables.keys().map(String::as_str).collect();
-            Status::not_found(format!("table {name:?} isn't here; writing a row to it creates it. Tables here: {}", known.join(", ")))
+            Status::not_found(format!(
+                "table {name:?} isn't here; writing a row to it creates it. Tables here: {}",
+                known.join(", ")
+            ))
         })
     }
 
@@ -56,10 +61,22 @@ impl Tables {
 impl Row {
     /// The row's cells: families and qualifiers ascending, the newest version first.
     pub(crate) fn cells(&self) -> Vec<CellView<'_>> {
-        let columns = self.families.iter().flat_map(|(family, columns)| columns.iter().map(move |(qualifier, versions)| (family, qualifier, versions)));
+        let columns = self.families.iter().flat_map(|(family, columns)| {
+            columns
+                .iter()
+                .map(move |(qualifier, versions)| (family, qualifier, versions))
+        });
         columns
             .flat_map(|(family, qualifier, versions)| {
-                versions.iter().rev().map(move |(timestamp, value)| CellView { family, qualifier, timestamp: *timestamp, value })
+                versions
+                    .iter()
+                    .rev()
+                    .map(move |(timestamp, value)| CellView {
+                        family,
+                        qualifier,
+                        timestamp: *timestamp,
+                        value,
+                    })
             })
             .collect()
     }
@@ -71,9 +88,15 @@ impl Row {
             Change::DeleteFromFamily(delete) => {
                 self.families.remove(&delete.family_name);
             }
-            Change::DeleteFromColumn(delete) => self.delete_versions(&delete.family_name, &delete.column_qualifier, delete.time_range),
+            Change::DeleteFromColumn(delete) => self.delete_versions(
+                &delete.family_name,
+                &delete.column_qualifier,
+                delete.time_range,
+            ),
             Change::AddToCell(_) | Change::MergeToCell(_) => {
-                return Err(Status::unimplemented("the embedded server has no aggregate cells (AddToCell, MergeToCell); use SetCell, or the emulator"));
+                return Err(Status::unimplemented(
+                    "the embedded server has no aggregate cells (AddToCell, MergeToCell); use SetCell, or the emulator",
+                ));
             }
         }
         Ok(())
@@ -81,16 +104,30 @@ impl Row {
 
     fn set(&mut self, cell: &mutation::SetCell) {
         // -1 asks for the server's own time, which BigTable keeps in whole milliseconds.
-        let timestamp = if cell.timestamp_micros == -1 { clock::wall_micros() / 1000 * 1000 } else { cell.timestamp_micros };
+        let timestamp = if cell.timestamp_micros == -1 {
+            clock::wall_micros() / 1000 * 1000
+        } else {
+            cell.timestamp_micros
+        };
         let columns = self.families.entry(cell.family_name.clone()).or_default();
-        columns.entry(cell.column_qualifier.clone()).or_default().insert(timestamp, cell.value.clone());
+        columns
+            .entry(cell.column_qualifier.clone())
+            .or_default()
+            .insert(timestamp, cell.value.clone());
     }
 
     fn delete_versions(&mut self, family: &str, qualifier: &[u8], range: Option<TimestampRange>) {
         let range = range.unwrap_or_default();
-        if let Some(versions) = self.families.get_mut(family).and_then(|columns| columns.get_mut(qualifier)) {
+        if let Some(versions) = self
+            .families
+            .get_mut(family)
+            .and_then(|columns| columns.get_mut(qualifier))
+        {
             // An end of 0 means that the range has none.
-            versions.retain(|at, _| *at < range.start_timestamp_micros || (range.end_timestamp_micros != 0 && *at >= range.end_timestamp_micros));
+            versions.retain(|at, _| {
+                *at < range.start_timestamp_micros
+                    || (range.end_timestamp_micros != 0 && *at >= range.end_timestamp_micros)
+            });
         }
     }
 }
@@ -98,15 +135,21 @@ impl Row {
 /// Applies all of `mutations` to one row, or none of them when one is refused. A row that is left without cells is removed.
 pub(crate) fn mutate(table: &Table, key: &[u8], mutations: &[Mutation]) -> Result<(), Status> {
     if key.is_empty() {
-        return Err(Status::invalid_argument("row_key is empty; row keys have at least one byte"));
+        return Err(Status::invalid_argument(
+            "row_key is empty; row keys have at least one byte",
+        ));
     }
     if mutations.is_empty() {
-        return Err(Status::invalid_argument("a row's mutations are empty; name at least one"));
+        return Err(Status::invalid_argument(
+            "a row's mutations are empty; name at least one",
+        ));
     }
     let mut rows = table.write().unwrap_or_else(PoisonError::into_inner);
     let mut row = rows.get(key).cloned().unwrap_or_default();
     for mutation in mutations {
-        let change = mutation.mutation.as_ref().ok_or_else(|| Status::invalid_argument("a mutation is empty; set one of its fields"))?;
+        let change = mutation.mutation.as_ref().ok_or_else(|| {
+            Status::invalid_argument("a mutation is empty; set one of its fields")
+        })?;
         row.change(change)?;
     }
     if row.cells().is_empty() {

@@ -1,0 +1,316 @@
+//! What all channels of one layer share: the policy, and the timer that ends its windows.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Instant,
+};
+
+use metrics::SharedString;
+use steadfast_core::{ChannelId, Meter, MeterOwner, Outcome, Standing, now};
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    time::{Instant as TimerInstant, timeout_at},
+};
+
+use crate::{Member, Penalised, PenaltyConfig, PenaltyPolicy, failure, observe};
+
+type Failures = dyn Fn(&Outcome) -> bool + Send + Sync;
+
+/// The channels of one layer.
+pub(crate) struct Fleet {
+    config: PenaltyConfig,
+    pool: SharedString,
+    failures: Box<Failures>,
+    state: Mutex<State>,
+    /// Rung when the timer has to look again, and when there is no fleet any more.
+    bell: Arc<Notify>,
+}
+
+struct State {
+    policy: PenaltyPolicy,
+    voices: HashMap<Member, Arc<Voice>>,
+    /// Whether a thread is carrying out actions: one at a time, so that they reach the meters in order
+    /// though no lock is held meanwhile.
+    acting: bool,
+    /// The number of the timer task, while there is one.
+    timer: Option<u64>,
+    timers: u64,
+}
+
+struct Voice {
+    id: ChannelId,
+    owner: MeterOwner,
+}
+
+/// One channel of a fleet, as its open exchanges know it: they may outlive its enrolment.
+pub(crate) struct Channel {
+    fleet: Arc<Fleet>,
+    voice: Arc<Voice>,
+    member: Member,
+}
+
+/// A channel's membership of the fleet, which its service holds: it ends with the last clone.
+pub(crate) struct Enrolment(Arc<Channel>);
+
+impl Fleet {
+    pub(crate) fn new(config: PenaltyConfig, failures: Box<Failures>) -> Arc<Self> {
+        observe::describe();
+        Arc::new(Self {
+            pool: config.name.clone().into(),
+            failures,
+            state: Mutex::new(State {
+                policy: PenaltyPolicy::new(config.clone()),
+                voices: HashMap::new(),
+                acting: false,
+                timer: None,
+                timers: 0,
+            }),
+            bell: Arc::new(Notify::new()),
+            config,
+        })
+    }
+
+    pub(crate) fn config(&self) -> &PenaltyConfig {
+        &self.config
+    }
+
+    pub(crate) fn enrol(self: &Arc<Self>, id: ChannelId, meter: &Meter) -> Enrolment {
+        let voice = Arc::new(Voice {
+            id,
+            owner: meter.owner(),
+        });
+        let mut state = self.state();
+        let member = state.policy.join(now().into_std());
+        state.voices.insert(member, Arc::clone(&voice));
+        drop(state);
+        self.act();
+        Enrolment(Arc::new(Channel {
+            fleet: Arc::clone(self),
+            voice,
+            member,
+        }))
+    }
+
+    pub(crate) fn penalised(&self) -> Vec<(ChannelId, Penalised)> {
+        let state = self.state();
+        let name = |(member, penalised)| Some((state.voices.get(&member)?.id, penalised));
+        state.policy.penalised().filter_map(name).collect()
+    }
+
+    /// A failure of one channel. Outside a runtime there is no timer that could end its window, so it
+    /// isn't counted there.
+    fn fail(self: &Arc<Self>, member: Member) {
+        let mut state = self.state();
+        if state.timer.is_none() && Handle::try_current().is_err() {
+            return;
+        }
+        let now = now().into_std();
+        if !state.policy.is_penalised(member) {
+            state.look_around(now);
+        }
+        let before = state.policy.next_deadline();
+        state.policy.on_failure(member, now);
+        let after = state.policy.next_deadline();
+        let spawn = state.timer.is_none() && after.is_some();
+        let ring = state.timer.is_some() && after != before;
+        if spawn {
+            state.timers += 1;
+            state.timer = Some(state.timers);
+        }
+        let number = state.timers;
+        drop(state);
+        self.act();
+        if spawn {
+            tokio::spawn(expire(Timer {
+                fleet: Arc::downgrade(self),
+                bell: Arc::clone(&self.bell),
+                number,
+            }));
+        } else if ring {
+            self.bell.notify_one();
+        }
+    }
+
+    /// The timer's turn: says when its next one is. With `None`, the timer is no more.
+    fn turn(&self) -> Option<Instant> {
+        let mut state = self.state();
+        let now = now().into_std();
+        state.look_around(now);
+        state.policy.on_deadline(now);
+        let next = state.policy.next_deadline();
+        if next.is_none() {
+            state.timer = None;
+        }
+        drop(state);
+        self.act();
+        next
+    }
+
+    /// Carries out what the policy decided, unless another thread is at it and will find it.
+    fn act(&self) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.acting, true) {
+            return;
+        }
+        let _acting = Acting(self);
+        while let Some(action) = state.policy.next_action() {
+            let voice = if action.gone {
+                state.voices.remove(&action.member)
+            } else {
+                state.voices.get(&action.member).cloned()
+            };
+            // A change of standing wakes waiting calls: never under the lock.
+            drop(state);
+            if let Some(voice) = voice {
+                voice.say(action.reserve, action.charge, action.trial);
+            }
+            state = self.state();
+        }
+        state.acting = false;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets another thread act if this one panics in somebody's waker.
+struct Acting<'a>(&'a Fleet);
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.state().acting = false;
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.bell.notify_one();
+    }
+}
+
+impl State {
+    /// Tells the policy which channels other layers hold back.
+    fn look_around(&mut self, now: Instant) {
+        for (&member, voice) in &self.voices {
+            let usable = voice.owner.meter().read().standing() < Standing::Shut;
+            self.policy.on_usable(member, usable, now);
+        }
+    }
+}
+
+impl Voice {
+    fn say(&self, reserve: Option<bool>, charge: Option<u32>, trial: bool) {
+        // In this order it never looks better than it is in between.
+        if reserve == Some(true) {
+            self.owner.set_standing(Standing::Reserve);
+        }
+        if let Some(charge) = charge {
+            self.owner.set_charge(charge);
+        }
+        if reserve == Some(false) {
+            self.owner.set_standing(Standing::Open);
+        }
+        if trial {
+            self.owner.grant_trial();
+        }
+    }
+}
+
+impl Channel {
+    /// An exchange of this channel ended, or is known to end, like this.
+    pub(crate) fn judge(&self, outcome: Outcome) {
+        let fleet = &self.fleet;
+        // While this thread unwinds, a predicate that panics too would end the process.
+        if !fleet.config.enabled || failure::says_nothing(outcome) || std::thread::panicking() {
+            return;
+        }
+        if (fleet.failures)(&outcome) {
+            fleet.fail(self.member);
+            observe::penalised(&fleet.pool, self.voice.id, outcome);
+        }
+    }
+}
+
+impl Enrolment {
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.0
+    }
+
+    pub(crate) fn id(&self) -> ChannelId {
+        self.0.voice.id
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        self.0.voice.owner.meter()
+    }
+}
+
+impl Drop for Enrolment {
+    fn drop(&mut self) {
+        let Channel { fleet, member, .. } = &*self.0;
+        fleet.state().policy.leave(*member, now().into_std());
+        fleet.act();
+    }
+}
+
+/// The task that ends windows, and what it holds while it sleeps: nothing that keeps the fleet.
+struct Timer {
+    fleet: Weak<Fleet>,
+    bell: Arc<Notify>,
+    number: u64,
+}
+
+async fn expire(timer: Timer) {
+    while let Some(next) = timer.turn() {
+        // Rung or not, it looks at the policy again.
+        let _ = timeout_at(TimerInstant::from_std(next), timer.bell.notified()).await;
+    }
+}
+
+impl Timer {
+    fn turn(&self) -> Option<Instant> {
+        self.fleet.upgrade()?.turn()
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // Its runtime may end before the fleet does; then the next failure starts another one.
+        if let Some(fleet) = self.fleet.upgrade() {
+            let mut state = fleet.state();
+            if state.timer == Some(self.number) {
+                state.timer = None;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet")
+            .field("config", &self.config)
+            .field("penalised", &self.penalised())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("id", &self.voice.id)
+            .field("meter", self.voice.owner.meter())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Enrolment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,106 @@
+//! The service of one channel, and the observer of its exchanges.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, response::Parts};
+use http_body::Body;
+use steadfast_classify::Exchange;
+use steadfast_core::{
+    Abandoned, Attempt, BoxError, ChannelId, End, Meter, Observe, Observed, ObservedBody, Outcome,
+};
+use tower_service::Service;
+
+use crate::fleet::{Channel, Enrolment};
+
+/// A channel's service that tells the failures of its exchanges to its
+/// [`PenaltyWindowLayer`](crate::PenaltyWindowLayer).
+///
+/// Its readiness is the inner service's own.
+#[derive(Clone, Debug)]
+pub struct PenaltyWindow<S> {
+    inner: S,
+    enrolment: Arc<Enrolment>,
+}
+
+impl<S> PenaltyWindow<S> {
+    pub(crate) fn new(inner: S, enrolment: Arc<Enrolment>) -> Self {
+        Self { inner, enrolment }
+    }
+
+    /// The meter that shows the penalty. Under a pool it is the channel's.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        self.enrolment.meter()
+    }
+
+    /// The channel's id.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.enrolment.id()
+    }
+}
+
+impl<S, Q, B> Service<Request<Q>> for PenaltyWindow<S>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ObservedBody<B, PenaltyObserver>>;
+    type Error = BoxError;
+    type Future = Observed<S::Future, PenaltyObserver>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // Pending: the inner service holds the waker.
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let observer = PenaltyObserver {
+            channel: Arc::clone(self.enrolment.channel()),
+            exchange: Exchange::new(),
+            attempt: request.extensions().get().cloned(),
+            told: None,
+        };
+        Observed::new(self.inner.call(request), observer)
+    }
+}
+
+/// Watches one exchange for a failure, and tells it as soon as it is known.
+#[derive(Debug)]
+pub struct PenaltyObserver {
+    channel: Arc<Channel>,
+    exchange: Exchange,
+    attempt: Option<Attempt>,
+    /// What was told when the head came.
+    told: Option<Outcome>,
+}
+
+impl Observe for PenaltyObserver {
+    fn head(&mut self, head: &Parts) {
+        self.told = self.exchange.head(head);
+        if let Some(outcome) = self.told {
+            self.channel.judge(outcome);
+        }
+    }
+
+    fn data(&mut self, data: &Bytes) {
+        self.exchange.data(data);
+    }
+
+    fn end(self, end: End<'_>) {
+        let abandoned = || self.attempt.as_ref().and_then(Attempt::abandoned);
+        let outcome = match self.exchange.end(&end) {
+            Outcome::Dropped if abandoned() == Some(Abandoned::GapTimeout) => Outcome::GapTimeout,
+            outcome => outcome,
+        };
+        if self.told != Some(outcome) {
+            self.channel.judge(outcome);
+        }
+    }
+}
