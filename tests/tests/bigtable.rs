@@ -82,13 +82,13 @@ async fn write(
     rows: std::ops::Range<usize>,
 ) -> Result<(), BoxError> {
     let entry = |n| Entry {
-        row_key: key(n).into(),
+        row_key: key(n),
         mutations: vec![Mutation {
             mutation: Some(mutation::Mutation::SetCell(SetCell {
                 family_name: "f".to_owned(),
-                column_qualifier: b"q".to_vec().into(),
+                column_qualifier: b"q".to_vec(),
                 timestamp_micros: 1_000,
-                value: value(n).into(),
+                value: value(n),
             })),
         }],
         ..Entry::default()
@@ -139,8 +139,8 @@ async fn read(
 fn range(from: usize, to: usize) -> RowSet {
     RowSet {
         row_ranges: vec![RowRange {
-            start_key: Some(StartKey::StartKeyClosed(key(from).into())),
-            end_key: Some(EndKey::EndKeyOpen(key(to).into())),
+            start_key: Some(StartKey::StartKeyClosed(key(from))),
+            end_key: Some(EndKey::EndKeyOpen(key(to))),
         }],
         ..RowSet::default()
     }
@@ -178,7 +178,7 @@ async fn ten_thousand_rows() {
         reads.spawn(async move {
             let _caller = callers.acquire().await.unwrap();
             let point = RowSet {
-                row_keys: vec![key(n).into()],
+                row_keys: vec![key(n)],
                 ..RowSet::default()
             };
             assert_eq!(read(client.clone(), point, 0).await.unwrap(), expected([n]));
@@ -203,7 +203,7 @@ async fn ten_thousand_rows() {
         .unwrap();
     assert_eq!(limited, expected(0..7));
     let missing = RowSet {
-        row_keys: vec![b"nowhere".to_vec().into()],
+        row_keys: vec![b"nowhere".to_vec()],
         ..RowSet::default()
     };
     assert!(

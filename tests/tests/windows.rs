@@ -64,8 +64,8 @@ async fn on_tonics_default_windows_they_block_everybody() {
                 .unwrap(),
         );
     }
-    let small = async {
-        let mut channel = channel.clone();
+    let mut channel = channel.clone();
+    let small = async move {
         channel.ready().await.unwrap();
         let response = channel.call(request()).await.unwrap();
         response.into_body().collect().await.unwrap();

@@ -100,12 +100,12 @@ impl Fleet {
         state.policy.penalised().filter_map(name).collect()
     }
 
-    /// A failure of one channel. Outside a runtime there is no timer that could end its window, so it
-    /// isn't counted there.
-    fn fail(self: &Arc<Self>, member: Member) {
+    /// A failure of one channel. Says whether it counts: outside a runtime there is no timer that could
+    /// end the window, so it doesn't.
+    fn fail(self: &Arc<Self>, member: Member) -> bool {
         let mut state = self.state();
         if state.timer.is_none() && Handle::try_current().is_err() {
-            return;
+            return false;
         }
         let now = now().into_std();
         if !state.policy.is_penalised(member) {
@@ -115,7 +115,6 @@ impl Fleet {
         state.policy.on_failure(member, now);
         let after = state.policy.next_deadline();
         let spawn = state.timer.is_none() && after.is_some();
-        let ring = state.timer.is_some() && after != before;
         if spawn {
             state.timers += 1;
             state.timer = Some(state.timers);
@@ -129,9 +128,10 @@ impl Fleet {
                 bell: Arc::clone(&self.bell),
                 number,
             }));
-        } else if ring {
+        } else if after < before {
             self.bell.notify_one();
         }
+        true
     }
 
     /// The timer's turn: says when its next one is. With `None`, the timer is no more.
@@ -151,11 +151,16 @@ impl Fleet {
 
     /// Carries out what the policy decided, unless another thread is at it and will find it.
     fn act(&self) {
+        // Before the lock, so that it is dropped after it.
+        let mut acting = Acting {
+            fleet: self,
+            armed: false,
+        };
         let mut state = self.state();
         if std::mem::replace(&mut state.acting, true) {
             return;
         }
-        let _acting = Acting(self);
+        acting.armed = true;
         while let Some(action) = state.policy.next_action() {
             let voice = if action.gone {
                 state.voices.remove(&action.member)
@@ -170,6 +175,7 @@ impl Fleet {
             state = self.state();
         }
         state.acting = false;
+        acting.armed = false;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -178,12 +184,15 @@ impl Fleet {
 }
 
 /// Lets another thread act if this one panics in somebody's waker.
-struct Acting<'a>(&'a Fleet);
+struct Acting<'a> {
+    fleet: &'a Fleet,
+    armed: bool,
+}
 
 impl Drop for Acting<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.state().acting = false;
+        if self.armed {
+            self.fleet.state().acting = false;
         }
     }
 }
@@ -223,17 +232,18 @@ impl Voice {
 }
 
 impl Channel {
-    /// An exchange of this channel ended, or is known to end, like this.
-    pub(crate) fn judge(&self, outcome: Outcome) {
+    /// An exchange of this channel ended, or is known to end, like this. Says whether that counts.
+    pub(crate) fn judge(&self, outcome: Outcome) -> bool {
         let fleet = &self.fleet;
         // While this thread unwinds, a predicate that panics too would end the process.
         if !fleet.config.enabled || failure::says_nothing(outcome) || std::thread::panicking() {
-            return;
+            return false;
         }
-        if (fleet.failures)(&outcome) {
-            fleet.fail(self.member);
+        let counts = (fleet.failures)(&outcome) && fleet.fail(self.member);
+        if counts {
             observe::penalised(&fleet.pool, self.voice.id, outcome);
         }
+        counts
     }
 }
 

@@ -66,6 +66,7 @@ where
             exchange: Exchange::new(),
             attempt: request.extensions().get().cloned(),
             told: None,
+            counted: false,
         };
         Observed::new(self.inner.call(request), observer)
     }
@@ -79,13 +80,14 @@ pub struct PenaltyObserver {
     attempt: Option<Attempt>,
     /// What was told when the head came.
     told: Option<Outcome>,
+    counted: bool,
 }
 
 impl Observe for PenaltyObserver {
     fn head(&mut self, head: &Parts) {
         self.told = self.exchange.head(head);
         if let Some(outcome) = self.told {
-            self.channel.judge(outcome);
+            self.counted = self.channel.judge(outcome);
         }
     }
 
@@ -99,7 +101,7 @@ impl Observe for PenaltyObserver {
             Outcome::Dropped if abandoned() == Some(Abandoned::GapTimeout) => Outcome::GapTimeout,
             outcome => outcome,
         };
-        if self.told != Some(outcome) {
+        if !self.counted && self.told != Some(outcome) {
             self.channel.judge(outcome);
         }
     }

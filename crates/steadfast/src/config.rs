@@ -35,8 +35,8 @@ impl Config {
     pub(crate) fn joined(mut self) -> Result<Self, ConfigError> {
         self.balance.validate()?;
         self.egress.connect_budget = self.balance.connect_budget;
-        self.penalty.weight.get_or_insert(self.balance.max_requests);
-        self.penalty.pool.clone_from(&self.balance.name);
+        self.penalty = self.penalty.following(self.balance.max_requests);
+        self.penalty.name.clone_from(&self.balance.name);
         self.penalty.validate()?;
         self.egress.validate()?;
         Ok(self)

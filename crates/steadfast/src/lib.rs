@@ -19,4 +19,6 @@ pub use steadfast_core::{
     Keep, Local, LocalKind, Meter, Metered, NewChannel, Outcome, Place, Prefer, Probe, Standing,
 };
 pub use steadfast_egress::{Egress, EgressChannel, EgressConfig, Keepalive};
-pub use steadfast_penalty::{PenaltyConfig, PenaltyMode, PenaltyWindow, PenaltyWindowLayer};
+pub use steadfast_penalty::{
+    Mode as PenaltyMode, PenaltyConfig, PenaltyWindow, PenaltyWindowLayer,
+};
