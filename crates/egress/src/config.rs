@@ -65,8 +65,9 @@ impl Default for Keepalive {
 /// |---|---|---|---|
 /// | `interactive` | 100 MiB | 62.5 MiB | 1.2 GiB |
 /// | `bulk` | 800 MiB | 500 MiB | 9.8 GiB |
+///
+/// Write `..EgressConfig::default()` behind what you set: fields are added with new features.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct EgressConfig {
     /// Bytes of a response that may be unread before its stream is blocked. Default 262,144 (256 KiB),
     /// [`bulk`](Self::bulk) 2 MiB; from 1 to 2^31 − 1.

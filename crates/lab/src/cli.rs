@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::{self, penalty};
 use crate::contend::contend;
 use crate::contender::Contender;
 use crate::demo::{self, Fault, JsonFile, Options, Report};
@@ -29,6 +30,12 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(Demo),
+    /// Small comparisons, one question each.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Four small servers for a bench, asked on standard input.
+    #[command(hide = true)]
+    BenchServers,
     /// One embedded server, told what to do on standard input.
     #[command(hide = true)]
     Serve(Filling),
@@ -90,6 +97,47 @@ struct Demo {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Penalty(PenaltyBench),
+}
+
+/// What a failing server costs: one of four fails at once, the others take 5 ms (about two minutes).
+///
+/// Callers call again as soon as they have their answer, so a server that fails at once attracts them. Six
+/// contenders take turns at 8, 32, 64, 128 and 512 callers: tonic's balance, our pool without a penalty, with a
+/// flat one of 10 and of 25 requests, with the failing channel in reserve, and, as the best there can be, a pool
+/// of the three good servers alone. Printed are the failing server's share of the calls (bad) and the
+/// successful calls a second (ok/s).
+#[derive(Debug, Args)]
+struct PenaltyBench {
+    /// Seconds of each run.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = seconds)]
+    seconds: f64,
+    /// Runs of each contender at each number of callers, in turn; the figures are their medians.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
+    runs: u16,
+    /// Also write the rows to this file, as a JSON array of flat objects: contender, callers, bad_share (0 to 1), ok_rps.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl PenaltyBench {
+    async fn run(self) -> Result<()> {
+        let json = self.json.as_deref().map(JsonFile::open).transpose()?;
+        let rows = penalty::run(&own_program()?, self.seconds, self.runs.into()).await?;
+        println!("{}", penalty::table(&rows));
+        json.map_or(Ok(()), |json| json.write(&rows))
+    }
+}
+
+fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| {
+        let what = "can't find this program's own file to start its helpers";
+        Error::because(what, error)
+    })
+}
+
 #[derive(Debug, Args)]
 struct Filling {
     /// Rows in the table, of about 1 KiB each.
@@ -137,6 +185,8 @@ impl Arguments {
     pub async fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Demo(demo) => return demo.run().await,
+            Command::Bench(Bench::Penalty(bench)) => bench.run().await?,
+            Command::BenchServers => bench::serve().await?,
             Command::Serve(filling) => serve(filling.rows()).await?,
             Command::Proxy(front) => proxy(front.upstream()?, front.filling.rows()).await?,
             Command::Contend => contend().await?,
@@ -148,12 +198,7 @@ impl Arguments {
 impl Demo {
     async fn run(self) -> Result<ExitCode> {
         let json = self.json.as_deref().map(JsonFile::open).transpose()?;
-        let program = std::env::current_exe().map_err(|error| {
-            Error::because(
-                "can't find this program's own file to start its helpers",
-                error,
-            )
-        })?;
+        let program = own_program()?;
         let options = Options {
             program,
             servers: self.server,

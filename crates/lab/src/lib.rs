@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 pub mod cli;
 mod clock;
 mod contend;

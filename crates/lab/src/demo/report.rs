@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::{Fault, Row};
@@ -162,7 +163,7 @@ impl JsonFile {
     }
 
     /// Writes the rows and puts the file in its place.
-    pub fn write(mut self, rows: &[Row]) -> Result<()> {
+    pub fn write<R: Serialize>(mut self, rows: &[R]) -> Result<()> {
         let failed = |path: &Path| format!("--json {}: can't write the rows", path.display());
         serde_json::to_writer_pretty(&mut self.temporary, rows)
             .map_err(|error| Error::because(failed(&self.path), error))?;
