@@ -5,6 +5,7 @@
 )]
 
 mod common;
+mod edges;
 mod in_flight;
 mod life;
 mod waiting;
