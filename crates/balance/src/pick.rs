@@ -1,6 +1,6 @@
 //! Which channel takes a request: a pure function of what the meters show.
 
-use steadfast_core::{Reading, Standing};
+use steadfast_core::{Meter, Reading, Standing};
 
 /// A channel to claim, and what its meter showed when it was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,42 +27,61 @@ const AVOIDED: u64 = 2;
 /// class. The first of equals wins, so a `start` that moves breaks ties by rotation.
 ///
 /// `cap`, if given, passes over channels that have as many in flight.
+#[inline]
 pub(crate) fn scan(
-    count: usize,
+    meters: &[Meter],
     start: usize,
-    read: impl Fn(usize) -> Reading,
     avoided: impl Fn(usize) -> bool,
     cap: Option<u32>,
 ) -> Scan {
+    let cap = cap.unwrap_or(u32::MAX);
     let mut best = u64::MAX;
-    let mut result = Scan {
+    let mut found = Scan {
         choice: None,
         in_flight: 0,
     };
-    for index in (start..count).chain(0..start) {
-        let seen = read(index);
-        result.in_flight += u64::from(seen.in_flight());
-        let class = match seen.standing() {
-            Standing::Shut | Standing::Condemned => continue,
-            _ if avoided(index) => AVOIDED,
-            Standing::Reserve if !seen.on_trial() => RESERVE,
-            _ => OPEN,
+    let mut look = |index: usize, meter: &Meter| {
+        let seen = meter.read();
+        found.in_flight += u64::from(seen.in_flight());
+        let open = seen.standing() == Standing::Open && !avoided(index);
+        let class = if open {
+            Some(OPEN)
+        } else {
+            class(seen, avoided(index))
         };
-        if cap.is_some_and(|cap| seen.in_flight() >= cap) {
-            continue;
+        if let Some(class) = class.filter(|_| seen.in_flight() < cap) {
+            let rank = (class << 40) | seen.cost();
+            if rank < best {
+                best = rank;
+                found.choice = Some(Choice { index, seen });
+            }
         }
-        let rank = (class << 40) | seen.cost();
-        if rank < best {
-            best = rank;
-            result.choice = Some(Choice { index, seen });
-        }
+    };
+    // Two plain loops: one over both ranges asks at every channel which of them it is in.
+    let (before, from) = meters.split_at(start);
+    for (index, meter) in from.iter().enumerate() {
+        look(start + index, meter);
     }
-    result
+    for (index, meter) in before.iter().enumerate() {
+        look(index, meter);
+    }
+    found
+}
+
+/// The class of a channel that isn't like any other; none if it may not be picked.
+#[cold]
+fn class(seen: Reading, avoided: bool) -> Option<u64> {
+    match seen.standing() {
+        Standing::Shut | Standing::Condemned => None,
+        _ if avoided => Some(AVOIDED),
+        Standing::Reserve if !seen.on_trial() => Some(RESERVE),
+        _ => Some(OPEN),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use steadfast_core::{Meter, MeterOwner};
+    use steadfast_core::MeterOwner;
 
     use super::*;
 
@@ -81,9 +100,13 @@ mod tests {
         in_flight.into_iter().map(channel).collect()
     }
 
+    fn meters(channels: &[Channel]) -> Vec<Meter> {
+        let meter = |channel: &Channel| channel.meter.clone();
+        channels.iter().map(meter).collect()
+    }
+
     fn pick(channels: &[Channel], start: usize, avoid: &[usize]) -> Option<usize> {
-        let read = |i: usize| channels[i].meter.read();
-        scan(channels.len(), start, read, |i| avoid.contains(&i), None)
+        scan(&meters(channels), start, |i| avoid.contains(&i), None)
             .choice
             .map(|choice| choice.index)
     }
@@ -152,10 +175,20 @@ mod tests {
     #[test]
     fn the_cap_is_kept() {
         let channels = channels([25, 24]);
-        let read = |i: usize| channels[i].meter.read();
-        let scan_with = |cap| scan(2, 0, read, |_| false, cap);
+        let scan_with = |cap| scan(&meters(&channels), 0, |_| false, cap);
         assert_eq!(scan_with(Some(25)).choice.unwrap().index, 1);
         assert_eq!(scan_with(Some(24)).choice, None);
         assert_eq!(scan_with(None).in_flight, 49);
+    }
+
+    /// B3: demand is what is in flight, wherever it is; a charge is none.
+    #[test]
+    fn demand_is_what_is_in_flight() {
+        let channels = channels([3, 4, 5]);
+        channels[0].owner.set_charge(100);
+        channels[1].owner.set_standing(Standing::Reserve);
+        channels[2].owner.set_standing(Standing::Shut);
+        let read = |i: usize| channels[i].meter.read();
+        assert_eq!(scan(3, 0, read, |_| true, Some(1)).in_flight, 12);
     }
 }
