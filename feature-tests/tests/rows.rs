@@ -2,6 +2,8 @@
 
 #[path = "../../crates/classify/tests/surface/mod.rs"]
 mod surface;
+#[path = "../../crates/classify/tests/surface/tests.rs"]
+mod tests;
 
 /// The row of resets shows whether it is so.
 const SERVER: bool = cfg!(feature = "server");

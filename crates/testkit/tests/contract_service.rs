@@ -8,7 +8,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use steadfast_testkit::contract::{
-    StrictBody, StrictError, StrictFuture, StrictService, Violation, Violations, check_service,
+    ServiceCheck, StrictBody, StrictError, StrictFuture, StrictService, Violation, Violations,
+    check_service,
 };
 use tower::{BoxError, Service, ServiceExt, limit::ConcurrencyLimit, util::BoxCloneService};
 
@@ -335,7 +336,8 @@ async fn a_permit_that_outlives_its_service_is_found() {
 #[tokio::test(start_paused = true)]
 async fn good_layers_pass() {
     check_service(|inner| inner, request).await.unwrap();
-    check_service(BoxCloneService::new, request).await.unwrap();
+    let boxed = ServiceCheck::new(BoxCloneService::new, request);
+    boxed.own_future(false).run().await.unwrap();
     check_service(
         |inner: StrictService| inner.map_request(|request: Request<()>| request),
         request,

@@ -246,3 +246,106 @@ async fn a_stopped_proxy_refuses() {
     let error = chain(&soon(raw(&channel(addr))).await.unwrap_err());
     assert!(error.contains("io(ConnectionRefused)"), "{error}");
 }
+
+/// A client that PINGs all the time.
+fn pinging(proxy: &FaultProxy) -> tonic::transport::Channel {
+    let every = Duration::from_millis(50);
+    tonic::transport::Endpoint::from_shared(proxy.uri())
+        .unwrap()
+        .http2_keep_alive_interval(every)
+        .keep_alive_timeout(HANG)
+        .keep_alive_while_idle(true)
+        .connect_lazy()
+}
+
+#[tokio::test]
+async fn a_muted_connection_lives_and_passes_nothing() {
+    let (peer, proxy) = pair().await;
+    let client = steadfast_proto::echo_client::EchoClient::new(pinging(&proxy));
+    unary(&client).await.unwrap();
+    proxy.mute(Which::One(0));
+    assert!(proxy.connections()[0].faults.muted);
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { unary(&client).await }
+    });
+    let before = peer.pings();
+    proxy
+        .wait_until(HANG, |state| state.connections[0].pings >= 5)
+        .await
+        .unwrap();
+    assert_eq!(peer.pings(), before, "the proxy answers PINGs itself");
+    assert_eq!(peer.requests().len(), 1);
+    assert!(!call.is_finished());
+    proxy.unmute(Which::One(0));
+    soon(call).await.unwrap().expect("nothing is lost");
+    assert_eq!((peer.connections(), peer.requests().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_mute_in_the_middle_of_a_large_answer_loses_nothing() {
+    let peer = Peer::start(Script::big(3 << 20)).unwrap();
+    let proxy = FaultProxy::start(peer.addr()).unwrap();
+    let client = steadfast_proto::echo_client::EchoClient::new(pinging(&proxy));
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { unary(&client).await }
+    });
+    proxy
+        .wait_until(HANG, |state| {
+            let sent = |connection: &steadfast_testkit::proxy::ProxiedConnection| {
+                connection.to_client > 100_000
+            };
+            state.connections.first().is_some_and(sent)
+        })
+        .await
+        .unwrap();
+    proxy.mute(Which::All);
+    let pings = proxy.connections()[0].pings;
+    proxy
+        .wait_until(HANG, |state| state.connections[0].pings >= pings + 3)
+        .await
+        .unwrap();
+    proxy.unmute(Which::All);
+    let reply = soon(call).await.unwrap().unwrap();
+    assert_eq!(reply.payload.len(), 3 << 20);
+}
+
+#[tokio::test]
+async fn a_connection_can_be_made_through_a_muted_proxy() {
+    let (peer, proxy) = pair().await;
+    proxy.mute(Which::All);
+    let client = steadfast_proto::echo_client::EchoClient::new(pinging(&proxy));
+    let call = tokio::spawn(async move { unary(&client).await });
+    proxy
+        .wait_until(HANG, |state| {
+            state.connections.first().is_some_and(|c| c.pings >= 2)
+        })
+        .await
+        .unwrap();
+    assert!(peer.inspect(|state| state.connections[0].settings_acknowledged));
+    assert!(peer.requests().is_empty());
+    proxy.unmute(Which::All);
+    soon(call).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_throttle_holds_its_rate_and_can_be_lifted() {
+    let proxy = FaultProxy::start(echo().await).unwrap();
+    proxy.throttle(Which::All, 40_000);
+    let mut socket = TcpStream::connect(proxy.addr()).await.unwrap();
+    let start = now();
+    let sent = vec![7; 10_000];
+    socket.write_all(&sent).await.unwrap();
+    let mut back = vec![0; 10_000];
+    soon(socket.read_exact(&mut back)).await.unwrap();
+    // 10,000 bytes at 40,000 a second, but the last part of them, which nobody waits for.
+    assert!(now() - start >= Duration::from_millis(190));
+    assert_eq!(back, sent);
+    proxy.throttle(Which::One(0), 0);
+    socket.write_all(&sent).await.unwrap();
+    pending(socket.read_exact(&mut back[..1])).await;
+    proxy.unthrottle(Which::All);
+    soon(socket.read_exact(&mut back)).await.unwrap();
+    assert_eq!(proxy.connections()[0].faults.bytes_per_second, None);
+}

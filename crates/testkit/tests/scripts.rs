@@ -6,10 +6,11 @@ use common::*;
 use std::time::Duration;
 use steadfast_proto::EchoRequest;
 use steadfast_testkit::peer::{
-    At, ClosedPort, Last, Peer, Ping, Script, Then, Trail, Truncated, never,
+    At, ClosedPort, Last, Peer, Ping, Script, Step, SynDrop, Then, Trail, Truncated, never,
 };
 use tonic::{
     Code,
+    codec::CompressionEncoding,
     transport::{Channel, Endpoint},
 };
 
@@ -465,4 +466,91 @@ async fn a_mute_peer_seems_ready_and_says_nothing() {
     let peer = Peer::start(Script::good().accept(steadfast_testkit::peer::Accept::Mute)).unwrap();
     pending(raw(&channel(peer.addr()))).await;
     assert_eq!((peer.connections(), peer.requests().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_tls_mute_peer_leaves_the_handshake_open() {
+    let peer = Peer::start(Script::tls_mute()).unwrap();
+    // What a TLS client says first: the head of a handshake record, and nobody answers it.
+    let mut socket = tokio::net::TcpStream::connect(peer.addr()).await.unwrap();
+    let hello = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03";
+    tokio::io::AsyncWriteExt::write_all(&mut socket, hello)
+        .await
+        .unwrap();
+    pending(tokio::io::AsyncReadExt::read_u8(&mut socket)).await;
+    assert_eq!(peer.open_connections(), 1);
+}
+
+#[tokio::test]
+async fn big_messages_are_refused_by_their_announced_length() {
+    let peer = Peer::start(Script::big(5 << 20)).unwrap();
+    let error = unary(&client(peer.addr())).await.unwrap_err();
+    assert_eq!(error.code(), Code::OutOfRange, "{error}");
+    let mut patient = client(peer.addr()).max_decoding_message_size(6 << 20);
+    let reply = soon(patient.unary(EchoRequest::default())).await.unwrap();
+    assert_eq!(reply.into_inner().payload.len(), 5 << 20);
+}
+
+#[tokio::test]
+async fn a_zip_bomb_is_small_until_it_is_unpacked() {
+    const HUGE: usize = 64 << 20;
+    let peer = Peer::start(Script::zip_bomb(HUGE)).unwrap();
+    let packed = read(soon(raw(&channel(peer.addr()))).await.unwrap().into_body()).await;
+    assert!(packed.bytes < HUGE / 150, "{packed:?}");
+    let gzip = |limit| {
+        client(peer.addr())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .max_decoding_message_size(limit)
+    };
+    let error = soon(gzip(4 << 20).unary(EchoRequest::default())).await;
+    assert_eq!(error.unwrap_err().code(), Code::OutOfRange);
+
+    for bytes in [0, 1, 257, 258, 259, 100_000] {
+        let peer = Peer::start(Script::zip_bomb(bytes)).unwrap();
+        let mut client = client(peer.addr()).accept_compressed(CompressionEncoding::Gzip);
+        let reply = soon(client.unary(EchoRequest::default())).await.unwrap();
+        assert_eq!(reply.into_inner().payload, vec![0; bytes]);
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_connection_is_reset_at_the_next_packet() {
+    let peer = Peer::start(Script::forgotten(Duration::from_millis(50))).unwrap();
+    let channel = channel(peer.addr());
+    let read = read(soon(raw(&channel)).await.unwrap().into_body()).await;
+    assert_eq!(read.status.as_deref(), Some("0"));
+    peer.wait_until(HANG, |state| state.connections[0].forgotten)
+        .await
+        .unwrap();
+    assert_eq!(peer.open_connections(), 1, "the client can't know");
+    let error = chain(&soon(raw(&channel)).await.unwrap_err());
+    assert!(error.contains("io("), "{error}");
+    soon(raw(&channel)).await.expect("a new connection is good");
+    assert_eq!((peer.connections(), peer.requests().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_connection_can_be_forgotten_by_order() {
+    let peer = Peer::start(Script::ping_only()).unwrap();
+    let call = tokio::spawn({
+        let channel = keepalive(&peer);
+        async move { raw(&channel).await }
+    });
+    peer.wait_until(HANG, |state| state.requests.len() == 1)
+        .await
+        .unwrap();
+    assert!(peer.inject(0, [Step::Forget]).await);
+    // The client's next PING is the packet.
+    let error = chain(&soon(call).await.unwrap().unwrap_err());
+    assert!(error.contains("io(ConnectionReset)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_dropped_syn_hangs_the_connect() {
+    let port = SynDrop::new().unwrap();
+    pending(tokio::net::TcpStream::connect(port.addr())).await;
+    let endpoint = Endpoint::from_shared(port.uri()).unwrap();
+    let short = endpoint.connect_timeout(Duration::from_millis(100));
+    let error = chain(&soon(raw(&short.connect_lazy())).await.unwrap_err());
+    assert!(error.contains("io(TimedOut)"), "{error}");
 }

@@ -9,7 +9,6 @@ pub(crate) mod open;
 pub(crate) mod row;
 pub(crate) mod run;
 pub(crate) mod table;
-mod tests;
 
 use std::time::Duration;
 

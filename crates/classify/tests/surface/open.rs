@@ -45,7 +45,8 @@ pub(crate) fn opened(channel: Channel, keep: impl Send + 'static) -> Opened {
     }
 }
 
-fn open<F>(make: impl Fn() -> F + Send + Sync + 'static) -> Open
+/// What `make` makes.
+pub(crate) fn open<F>(make: impl Fn() -> F + Send + Sync + 'static) -> Open
 where
     F: Future<Output = Opened> + Send + 'static,
 {

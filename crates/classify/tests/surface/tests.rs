@@ -1,4 +1,4 @@
-//! The tests, the same in both builds.
+//! The tests of the table, the same in both builds.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use steadfast_classify::call_error;
 use steadfast_core::Outcome;
 
-use super::{HANG, chain, docs, row::Row, run::check, table};
-use crate::SERVER;
+use crate::{
+    SERVER,
+    surface::{HANG, chain, docs, row::Row, run::check, table},
+};
 
 #[tokio::test]
 async fn connecting() {

@@ -1,12 +1,13 @@
 //! The check of a layer.
 
 use super::{
-    Probe, StrictError, StrictService, StrictWatch, Violation, Violations,
+    Probe, StrictError, StrictFuture, StrictService, StrictWatch, Violation, Violations,
     probe::{judge, settle},
 };
 use http::{Request, Response};
 use http_body::Body;
 use std::{
+    any::type_name,
     error::Error,
     future::{Future, poll_fn},
     pin::Pin,
@@ -47,6 +48,7 @@ where
 pub struct ServiceCheck<M, R> {
     make: M,
     request: R,
+    own_future: bool,
 }
 
 type Fut<S, Q> = Pin<Box<<S as Service<Request<Q>>>::Future>>;
@@ -71,7 +73,19 @@ where
 {
     /// A check of the service that `make` puts around another one, with these requests.
     pub fn new(make: M, request: R) -> Self {
-        Self { make, request }
+        Self {
+            make,
+            request,
+            own_future: type_name::<S::Future>() != type_name::<StrictFuture>(),
+        }
+    }
+
+    /// Whether the service has a future of its own, which must let go of the inner one when that resolved. Default: unless it
+    /// is the inner one's type; say no for a layer that only boxes it.
+    #[must_use]
+    pub fn own_future(mut self, own_future: bool) -> Self {
+        self.own_future = own_future;
+        self
     }
 
     /// Runs all scenarios.
@@ -277,9 +291,10 @@ where
     async fn kept(&self, mut service: S, watch: &StrictWatch) -> Result<(), Violation> {
         let probe = Probe::new();
         let call = self.call(&mut service, &probe).await?;
-        let (_future, body) = self.answered(call, &mut service, &probe).await?;
+        let (future, body) = self.answered(call, &mut service, &probe).await?;
         drop(body);
         drop(service);
+        let _kept = self.own_future.then_some(future);
         released(watch).await.map_err(|found| match found {
             Violation::NotReleased { what, count } => Violation::KeptFutureHolds { what, count },
             found => found,

@@ -1,0 +1,245 @@
+//! Calls over connections that die in every way, each with an id that the peer writes down: what is
+//! classified as never processed never reached the server's application.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::response::Parts;
+use http_body_util::{BodyExt, Full};
+use steadfast_classify::Exchange;
+use steadfast_core::{End, Observe, Observed, Outcome, now};
+use steadfast_testkit::peer::{Accept, Answer, Last, Peer, Request, Script, Settings, Step};
+use tokio::task::JoinSet;
+use tonic::{
+    body::Body,
+    transport::{Channel, Endpoint},
+};
+use tower::{Service, ServiceExt};
+
+/// For all calls of a run together.
+const HANG: Duration = Duration::from_secs(300);
+
+const CHANNELS: usize = 8;
+
+/// Callers of one channel: enough for queues in hyper and in h2.
+const CALLERS: usize = 8;
+
+/// A small generator whose seed is printed; the same numbers in each run, on each machine.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+}
+
+/// What the server's application got to see.
+type Processed = Arc<Mutex<HashSet<u64>>>;
+
+fn id(request: &Request) -> u64 {
+    request.id().and_then(|id| id.parse().ok()).expect("every call has an id")
+}
+
+/// How a connection dies once it has served its share.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    Fin,
+    TcpReset,
+    /// GOAWAY that admits nothing after the last request that was answered, then FIN.
+    GoawayBelow,
+    /// GOAWAY that admits what has come; it is answered.
+    GoawayAt,
+    /// The same, and the connection closes before the answer.
+    GoawayAtFin,
+    /// Every second request is refused, and at the end FIN.
+    Refuse,
+    /// Headers and a message, then FIN.
+    InBody,
+}
+
+const DEATHS: [Death; 7] = [
+    Death::Fin,
+    Death::TcpReset,
+    Death::GoawayBelow,
+    Death::GoawayAt,
+    Death::GoawayAtFin,
+    Death::Refuse,
+    Death::InBody,
+];
+
+/// The script of the next connection.
+fn script(dice: &mut Dice, processed: &Processed) -> Script {
+    match dice.roll(16) {
+        0 => return Script::good().accept(Accept::Fin),
+        1 => return Script::good().accept(Accept::TcpReset),
+        _ => {}
+    }
+    let death = DEATHS[dice.roll(DEATHS.len() as u64) as usize];
+    let share = 4 + dice.roll(24);
+    let settings = Settings {
+        // Few streams: the others wait in h2 and in hyper.
+        max_concurrent_streams: (dice.roll(2) == 0).then(|| 1 + dice.roll(4) as u32),
+        ..Settings::default()
+    };
+    let processed = Arc::clone(processed);
+    let script = Script::new(move |request| {
+        let last_served = Last::Id(request.stream.saturating_sub(2));
+        let dies = request.index == share;
+        let after = request.index > share;
+        let steps = match death {
+            // Here the peer says that it won't look at it, so the application never sees it.
+            Death::Refuse if request.index % 2 == 1 => return Answer::steps([Step::Rst(7)]),
+            Death::GoawayBelow if dies => {
+                return Answer::steps([Step::goaway(0, last_served), Step::Fin]);
+            }
+            // It came before the GOAWAY was written, and is not admitted by it.
+            Death::GoawayBelow | Death::GoawayAt if after => return Answer::silence(),
+            _ if !dies => Vec::new(),
+            Death::Fin | Death::Refuse | Death::GoawayBelow => vec![Step::Fin],
+            Death::TcpReset => vec![Step::TcpReset],
+            Death::GoawayAt => vec![Step::goaway(0, Last::This)],
+            Death::GoawayAtFin => vec![Step::goaway(0, Last::Highest), Step::Fin],
+            Death::InBody => vec![Step::headers(), Step::good_message(), Step::Fin],
+        };
+        processed.lock().unwrap().insert(id(request));
+        let answer = [Step::AwaitRequest].into_iter().chain(steps);
+        Answer::steps(answer.chain([
+            Step::headers(),
+            Step::good_message(),
+            Step::status(0, ""),
+        ]))
+    });
+    script.settings(settings)
+}
+
+struct Watch {
+    exchange: Exchange,
+    result: Arc<Mutex<Option<(Outcome, String)>>>,
+}
+
+impl Observe for Watch {
+    fn head(&mut self, head: &Parts) {
+        self.exchange.head(head);
+    }
+
+    fn data(&mut self, data: &Bytes) {
+        self.exchange.data(data);
+    }
+
+    fn end(self, end: End<'_>) {
+        let text = match &end {
+            End::Failed(error) => steadfast_classify::deepest_cause(*error),
+            _ => String::new(),
+        };
+        *self.result.lock().unwrap() = Some((self.exchange.end(&end), text));
+    }
+}
+
+async fn call(mut channel: Channel, id: u64) -> (Outcome, String) {
+    let result = Arc::default();
+    let watch = Watch {
+        exchange: Exchange::new(),
+        result: Arc::clone(&result),
+    };
+    let request = http::Request::post("/test.Test/Get")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("x-id", id)
+        .body(Body::new(Full::new(Bytes::from_static(b"\0\0\0\0\0"))))
+        .unwrap();
+    let call = async move { channel.ready().await?.call(request).await };
+    if let Ok(response) = Observed::new(call, watch).await {
+        let mut body = response.into_body();
+        while let Some(Ok(_)) = body.frame().await {}
+    }
+    let result = result.lock().unwrap().take();
+    result.expect("an exchange ends")
+}
+
+/// Makes this many calls and returns how many connections they took.
+async fn flap(seed: u64, calls: u64) -> usize {
+    let processed = Processed::default();
+    let dice = Mutex::new(Dice(seed));
+    let scripts = Arc::clone(&processed);
+    let peer = Peer::scripted(move |_| script(&mut dice.lock().unwrap(), &scripts)).unwrap();
+    let next = Arc::new(AtomicU64::new(0));
+    let mut callers = JoinSet::new();
+    for _ in 0..CHANNELS {
+        let channel = Endpoint::from_shared(peer.uri()).unwrap().connect_lazy();
+        for _ in 0..CALLERS {
+            let (channel, next) = (channel.clone(), Arc::clone(&next));
+            callers.spawn(async move {
+                let mut outcomes = Vec::new();
+                loop {
+                    let id = next.fetch_add(1, Ordering::Relaxed);
+                    if id >= calls {
+                        return outcomes;
+                    }
+                    outcomes.push((id, call(channel.clone(), id).await));
+                }
+            });
+        }
+    }
+    let begun = now();
+    let outcomes = tokio::time::timeout(HANG, callers.join_all()).await;
+    let outcomes = outcomes.expect("the calls hang").concat();
+    let took = now() - begun;
+
+    let arrived: HashSet<u64> = peer.inspect(|state| state.requests.iter().map(id).collect());
+    let processed = processed.lock().unwrap();
+    let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (id, (outcome, cause)) in outcomes {
+        let done = processed.contains(&id);
+        let never = matches!(
+            outcome,
+            Outcome::NeverSent | Outcome::Unprocessed | Outcome::DialFailed
+        );
+        if never && done || outcome == Outcome::Status(0) && !done {
+            wrong.push(format!("{id}: {outcome:?} ({cause}), processed: {done}"));
+        }
+        let count = counts.entry(format!("{outcome:?}: {cause}")).or_default();
+        count[0] += 1;
+        count[1] += usize::from(arrived.contains(&id));
+        count[2] += usize::from(done);
+    }
+    println!("seed {seed}: {calls} calls, {} connections, {took:.1?}", peer.connections());
+    for (what, [all, arrived, done]) in &counts {
+        println!("{all:6} × {what}: {arrived} arrived, {done} processed");
+    }
+    assert!(wrong.is_empty(), "seed {seed}\n{}", wrong.join("\n"));
+    for expected in ["Status(0)", "NeverSent", "Unprocessed", "ConnectionLost"] {
+        let seen = counts.keys().any(|what| what.starts_with(expected));
+        assert!(seen, "seed {seed}: no {expected}, so the run shows nothing");
+    }
+    peer.connections()
+}
+
+/// P1, T1: nothing that is told as never processed was processed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn never_processed_is_true() {
+    let connections = flap(1, 2_000).await;
+    assert!(connections >= 70, "only {connections} connections");
+}
+
+/// The same, with 20,000 calls over more than 700 connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: 20,000 calls, four times"]
+async fn long_never_processed_is_true() {
+    for seed in [2, 3, 5, 7] {
+        let connections = flap(seed, 20_000).await;
+        assert!(connections >= 700, "only {connections} connections");
+    }
+}
