@@ -35,6 +35,10 @@ pub(crate) struct Keeper<S> {
     last_failure: Option<Arc<Failure>>,
     /// Whether the roster has to be published anew.
     dirty: bool,
+    /// Whether a channel's standing or stream limit changed since the last turn.
+    rung: bool,
+    /// Whether growth on demand pauses.
+    pausing: bool,
 }
 
 impl<S: Clone + Send + Sync + 'static> Keeper<S> {
@@ -53,6 +57,8 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             running: HashMap::new(),
             last_failure: None,
             dirty: true,
+            rung: false,
+            pausing: false,
         }
     }
 
@@ -69,7 +75,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 return;
             };
             select! {
-                () = standing => {}
+                () = standing => self.rung = true,
                 () = signals.work.notified() => {}
                 () = sleep_until(deadline) => {}
                 () = self.places.changed() => {
@@ -95,21 +101,58 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         if self.plan.next_interval() <= now {
             self.on_interval(&shared, now);
         }
+        self.grow_on_demand(&shared, now);
         while let Some(action) = self.plan.next_action() {
             self.act(&shared, action, now);
         }
         self.look_at_draining(&shared, now);
+        let rung = std::mem::take(&mut self.rung);
         if std::mem::take(&mut self.dirty) {
             self.publish(&shared);
+            self.signals.changed.notify_waiters();
+        } else if rung {
+            self.signals.changed.notify_waiters();
         }
-        // A standing that changed may let a waiting call go on, whatever else changed.
-        self.signals.changed.notify_waiters();
         if shared.is_closed() && self.draining.is_empty() {
             return None;
         }
         let limits = self.draining.iter().map(|(_, limit)| *limit);
         let deadlines = limits.chain(self.plan.next_deadline());
-        deadlines.chain([self.plan.next_interval()]).min()
+        let growth = self.pausing.then(|| self.plan.next_growth());
+        deadlines
+            .chain(growth)
+            .chain([self.plan.next_interval()])
+            .min()
+    }
+
+    /// Grows when a request met a channel at its maximum, or calls wait for a free stream.
+    fn grow_on_demand(&mut self, shared: &Shared<S>, now: Instant) {
+        let signals = &self.signals;
+        if self.pausing && self.plan.next_growth() <= now {
+            // Pressure from here on counts, not what there was during the pause.
+            self.pausing = false;
+            signals.pressed.store(false, Ordering::Relaxed);
+        }
+        if !self.pausing && signals.pressed.load(Ordering::Relaxed) {
+            self.pausing = true;
+            let grown = self.plan.on_pressed(now);
+            shared.metrics().resized(grown.cast_signed(), "demand");
+        }
+        if signals.starved.swap(false, Ordering::Relaxed) {
+            let waiting = signals.waiting.load(Ordering::Relaxed);
+            let grown = self.plan.on_starved(waiting, self.room_per_channel(shared));
+            shared.metrics().resized(grown.cast_signed(), "streams");
+        }
+    }
+
+    /// Requests that a new channel will take: as the best of those that are known, else as assumed.
+    fn room_per_channel(&self, shared: &Shared<S>) -> u32 {
+        let limits = self
+            .members
+            .iter()
+            .filter_map(|m| m.channel.meter.read().stream_limit());
+        let limit = limits.max().unwrap_or(shared.config.assumed_streams);
+        limit.saturating_sub(1)
     }
 
     fn look_for_condemned(&mut self, now: Instant) {
@@ -151,7 +194,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 peak,
                 "pool resized"
             );
-            shared.metrics().resized(change);
+            shared.metrics().resized(change, "load");
         }
         self.dirty = true;
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use steadfast_core::{Attempt, BoxError, LocalKind, Observed, ObservedBody, Standing};
+use steadfast_core::{Attempt, BoxError, LocalKind, Meter, Observed, ObservedBody, Standing};
 use tower_service::Service;
 use tracing::{Span, field::Empty};
 
@@ -21,7 +21,7 @@ use crate::{
     error,
     member::{Lease, Roster},
     observe::BalanceObserver,
-    shared::Shared,
+    shared::{Pick, Shared},
     wait::{Over, Wait},
 };
 
@@ -71,9 +71,10 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         // Counted here and not at the first poll, so that a burst sees itself.
-        let picked = shared
-            .pick(&request, false)
-            .map(|(lease, service)| Picked::new(lease, service));
+        let picked = match shared.pick(&request, false) {
+            Pick::Leased(lease, service) => Some(Picked::new(lease, service)),
+            Pick::None { .. } => None,
+        };
         ResponseFuture {
             shared,
             request: Some(request),
@@ -246,11 +247,14 @@ fn poll_pick<S: Clone, Q>(
         if let Some(wait) = wait {
             wait.arm();
         }
-        if let Some((lease, service)) = shared.pick(request, wait.is_some()) {
-            return Poll::Ready(Ok(Picked::new(lease, service)));
-        }
+        let full = match shared.pick(request, wait.is_some()) {
+            Pick::Leased(lease, service) => {
+                return Poll::Ready(Ok(Picked::new(lease, service)));
+            }
+            Pick::None { full } => full,
+        };
         let roster = shared.roster.load();
-        let patient = roster.is_hopeful() || config.wait_for_ready.is_some();
+        let patient = full || roster.is_hopeful() || config.wait_for_ready.is_some();
         if shared.is_closed() {
             return Poll::Ready(Err(error::closed(&config.name)));
         }
@@ -266,6 +270,9 @@ fn poll_pick<S: Clone, Q>(
             *wait = Some(Box::new(begun));
             continue;
         };
+        if full {
+            shared.note_starvation();
+        }
         // Pending: the wait holds the waker.
         if let Err(over) = ready!(wait.poll_news(cx)) {
             return Poll::Ready(Err(refusal(shared, &roster, Some((over, wait)))));
@@ -356,6 +363,10 @@ fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)
         ),
     };
     let mut message = format!("{why}: {state}");
+    let full = |meter: &Meter| !meter.read().has_room(shared.config.assumed_streams);
+    if ready > 0 && roster.meters.iter().any(full) {
+        message = format!("{message}; some have no free stream below their stream limit");
+    }
     if let Some(failure) = &roster.last_failure {
         message = format!("{message}; last failure: {failure}");
     }

@@ -15,14 +15,25 @@ use steadfast_core::{Avoid, BoxError, ChannelId, Metered, Place, Prefer, Standin
 use tokio::sync::watch;
 
 use crate::{
-    BalanceConfig, Connectivity, Places, WarmUp,
+    BalanceConfig, Connectivity, Places, Strategy, WarmUp,
     keeper::Keeper,
     member::{Lease, Member, Roster, Signals},
     observe::Metrics,
-    pick::{Choice, scan},
+    pick::{Choice, Rules, scan},
 };
 
 pub(crate) type DialFuture<S> = Pin<Box<dyn Future<Output = Result<Metered<S>, BoxError>> + Send>>;
+
+/// What came of a pick.
+pub(crate) enum Pick<S> {
+    /// A channel was claimed.
+    Leased(Lease, S),
+    /// None may take the request; `full` if one could but for its stream limit.
+    None {
+        /// Whether a stream may be free soon.
+        full: bool,
+    },
+}
 
 /// A factory without its type.
 pub(crate) type Factory<S> = Box<dyn Fn(ChannelId, &Place) -> DialFuture<S> + Send + Sync>;
@@ -45,6 +56,8 @@ pub(crate) struct Shared<S> {
     /// Channels that aren't gone: ready or draining.
     pub(crate) alive: watch::Sender<usize>,
     pub(crate) metrics: OnceLock<Metrics>,
+    /// Whose turn it is, for round robin.
+    turn: AtomicUsize,
     started: AtomicBool,
 }
 
@@ -69,6 +82,7 @@ impl<S> Shared<S> {
             ready: watch::Sender::new(0),
             alive: watch::Sender::new(0),
             metrics: OnceLock::new(),
+            turn: AtomicUsize::new(0),
             started: AtomicBool::new(false),
         }
     }
@@ -87,17 +101,21 @@ impl<S> Shared<S> {
 
     /// Claims the best channel for a request, if one may take it. A `queued` call keeps to the
     /// maximum per channel while others still dial; so do all while calls are queued.
-    pub(crate) fn pick<Q>(&self, request: &Request<Q>, queued: bool) -> Option<(Lease, S)>
+    pub(crate) fn pick<Q>(&self, request: &Request<Q>, queued: bool) -> Pick<S>
     where
         S: Clone,
     {
         let roster = self.roster.load();
         let count = roster.meters.len();
         if count == 0 {
-            return None;
+            return Pick::None { full: false };
         }
         let queued = queued || self.signals.waiting.load(Ordering::Relaxed) > 0;
-        let cap = (roster.hopeful && queued).then_some(self.config.max_requests);
+        let rules = Rules {
+            strategy: self.config.strategy,
+            assumed_streams: self.config.assumed_streams,
+            cap: (roster.hopeful && queued).then_some(self.config.max_requests),
+        };
         let extensions = request.extensions();
         let avoid = extensions.get::<Avoid>().filter(|avoid| !avoid.is_empty());
         let avoided = |index: usize| {
@@ -109,27 +127,61 @@ impl<S> Shared<S> {
             roster.members.iter().position(is_it)
         });
         loop {
-            let start = fastrand::usize(..count);
-            let found = scan(count, start, read, avoided, cap);
+            let found = scan(count, self.start_of_scan(count), read, avoided, rules);
             let affine = preferred
                 .filter(|index| !avoided(*index))
                 .map(|index| Choice {
                     index,
                     seen: read(index),
                 });
-            let affine = affine.filter(|choice| {
-                let has_room = cap.is_none_or(|cap| choice.seen.in_flight() < cap);
-                choice.seen.standing() == Standing::Open && has_room
+            let affine = affine.filter(|Choice { seen, .. }| {
+                let has_room = seen.has_room(rules.assumed_streams);
+                let below = rules.cap.is_none_or(|cap| seen.in_flight() < cap);
+                seen.standing() == Standing::Open && has_room && below
             });
-            let choice = affine.or(found.choice)?;
+            let Some(choice) = affine.or(found.choice) else {
+                return Pick::None { full: found.full };
+            };
             // Another call may have claimed a place since the scan: then look again.
             if roster.meters[choice.index].claim(choice.seen).is_ok() {
                 self.note_peak(found.in_flight + 1);
+                self.note_pressure(choice.seen.in_flight());
                 let member = &roster.members[choice.index];
                 let lease = Lease::claimed(Arc::clone(&member.channel));
-                return Some((lease, member.service.clone()));
+                return Pick::Leased(lease, member.service.clone());
             }
         }
+    }
+
+    /// Where a scan begins, and where the other one of two choices is: another channel, if there are two.
+    fn start_of_scan(&self, count: usize) -> (usize, usize) {
+        let start = match self.config.strategy {
+            Strategy::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed) % count,
+            _ => fastrand::usize(..count),
+        };
+        let second = match self.config.strategy {
+            Strategy::PowerOfTwo if count > 1 => (start + fastrand::usize(1..count)) % count,
+            _ => start,
+        };
+        (start, second)
+    }
+
+    /// A channel at its maximum was the best there was: the keeper is told, once until it has acted.
+    fn note_pressure(&self, in_flight: u32) {
+        let pressed = self.config.grow_on_demand && in_flight >= self.config.max_requests;
+        let signals = &self.signals;
+        if pressed
+            && !signals.pressed.load(Ordering::Relaxed)
+            && !signals.pressed.swap(true, Ordering::Relaxed)
+        {
+            signals.work.notify_one();
+        }
+    }
+
+    /// No channel has a free stream: the keeper is told, and grows the pool by what the waiting calls need.
+    pub(crate) fn note_starvation(&self) {
+        self.signals.starved.store(true, Ordering::Relaxed);
+        self.signals.work.notify_one();
     }
 
     fn note_peak(&self, in_flight: u64) {

@@ -6,6 +6,7 @@
 
 mod common;
 mod edges;
+mod growth;
 mod in_flight;
 mod life;
 mod waiting;
