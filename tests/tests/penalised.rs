@@ -86,7 +86,7 @@ impl Servers {
     }
 
     fn pool(&self, mode: PenaltyMode, places: &[&str]) -> Balance<PenaltyWindow<Channel>> {
-        let config = PenaltyConfig {
+        let penalty = PenaltyConfig {
             mode,
             ..PenaltyConfig::default()
         };
@@ -101,11 +101,16 @@ impl Servers {
                 Ok::<_, BoxError>(Channel::new(service_fn(answer)))
             }
         };
-        let balance = BalanceLayer::new(BalanceConfig::fixed(places.len())).unwrap();
+        // A limit that no test reaches: these are about penalties.
+        let config = BalanceConfig {
+            assumed_streams: 10_000,
+            ..BalanceConfig::fixed(places.len())
+        };
+        let balance = BalanceLayer::new(config).unwrap();
         let places = Places::list(places.iter().copied());
         ServiceBuilder::new()
             .layer(balance.places(places))
-            .layer(Each(PenaltyWindowLayer::new(config).unwrap()))
+            .layer(Each(PenaltyWindowLayer::new(penalty).unwrap()))
             .service(factory)
     }
 }
