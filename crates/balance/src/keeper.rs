@@ -14,9 +14,10 @@ use tokio::{
 };
 
 use crate::{
-    Connectivity, Places,
+    Connectivity,
     error::{DialTimeout, Failure},
     member::{Member, Roster, Signals},
+    places::Followed,
     plan::{Action, Plan, Why},
     shared::Shared,
 };
@@ -26,7 +27,7 @@ type Dialled<S> = (ChannelId, Result<Metered<S>, BoxError>);
 pub(crate) struct Keeper<S> {
     shared: Weak<Shared<S>>,
     signals: Arc<Signals>,
-    places: Places,
+    places: Followed,
     plan: Plan,
     members: Vec<Arc<Member<S>>>,
     draining: Vec<(Arc<Member<S>>, Instant)>,
@@ -43,7 +44,7 @@ pub(crate) struct Keeper<S> {
 
 impl<S: Clone + Send + Sync + 'static> Keeper<S> {
     pub(crate) fn new(shared: &Arc<Shared<S>>) -> Self {
-        let mut places = shared.places.clone();
+        let mut places = shared.places.follow();
         let mut plan = Plan::new(&shared.config, fastrand::u64(..), now());
         plan.on_places(places.current());
         Self {
@@ -326,7 +327,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 .map(|(member, _)| Arc::clone(member))
                 .collect(),
             connecting: connecting.collect(),
-            hopeful: self.plan.is_hopeful(),
+            hopeful: self.plan.is_hopeful() || self.places.is_awaited(),
             last_failure: self.last_failure.clone(),
         };
         let connectivity = if shared.is_closed() {
