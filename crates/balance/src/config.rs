@@ -17,6 +17,8 @@ pub enum Strategy {
     /// One after another, whatever they carry.
     RoundRobin,
 }
+/// The longest time that may be set: a clock can't hold every sum of longer ones, and nobody waits so long.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How a pool sizes, dials, ages and drains its channels.
 ///
@@ -51,26 +53,26 @@ pub struct BalanceConfig {
     /// and most servers' setting; from 1 to 65,534. A channel takes one request less, so that a probe
     /// finds a free stream.
     pub assumed_streams: u32,
-    /// How often the size is looked at. Default 60 s; from 1 s.
+    /// How often the size is looked at. Default 60 s; from 1 s to a year.
     pub resize_interval: Duration,
     /// Channels added or removed at most at one look. Default 2; at least 1.
     pub resize_step: usize,
     /// The age at which a channel is replaced by a new one. Default none, `bigtable` 45 min (BigTable
-    /// ends connections after an hour); from 1 s.
+    /// ends connections after an hour); from 1 s to a year.
     pub max_age: Option<Duration>,
     /// A random time up to this is added to each channel's age, so that clients which started together
-    /// don't refresh together. Default 5 min.
+    /// don't refresh together. Default 5 min; at most a year.
     pub age_jitter: Duration,
     /// Channels replaced at most per `resize_interval` because of their age. Default 2; at least 1.
     pub refresh_step: usize,
     /// How long a removed channel may live on for its open responses. Default 30 min. What is open
-    /// then is ended with an error that is marked as local.
+    /// then is ended with an error that is marked as local. At most a year.
     pub drain_limit: Duration,
     /// One budget for a dial: name, TCP, TLS, HTTP/2 preface and first answer. Also the longest that a
     /// call waits for a first channel. Default 10 s; from 1 ms to 10 min.
     pub connect_budget: Duration,
     /// Waits this long for a channel instead of failing at once when all dials fail or all channels
-    /// are in quarantine. Default none: fail at once, as gRPC does without wait-for-ready.
+    /// are in quarantine. Default none: fail at once, as gRPC does without wait-for-ready. At most a year.
     pub wait_for_ready: Option<Duration>,
 }
 
@@ -142,11 +144,15 @@ impl BalanceConfig {
                 Err(ConfigError::new(field, value, format!("{low} to {high}")))
             }
         };
-        let at_least = |field, value: Duration, low: Duration| {
-            if value >= low {
+        let lasts = |field, value: Duration, low: Duration, high: Duration| {
+            if (low..=high).contains(&value) {
                 Ok(())
             } else {
-                Err(ConfigError::new(field, value, format!("{low:?} or more")))
+                Err(ConfigError::new(
+                    field,
+                    value,
+                    format!("{low:?} to {high:?}"),
+                ))
             }
         };
         in_range("balance.min", self.min, 1, 10_000)?;
@@ -160,17 +166,26 @@ impl BalanceConfig {
         in_range("balance.assumed_streams", assumed, 1, 65_534)?;
         in_range("balance.resize_step", self.resize_step, 1, 10_000)?;
         in_range("balance.refresh_step", self.refresh_step, 1, 10_000)?;
-        at_least("balance.resize_interval", self.resize_interval, second)?;
-        at_least("balance.max_age", self.max_age.unwrap_or(second), second)?;
-        let budget = self.connect_budget;
-        at_least("balance.connect_budget", budget, Duration::from_millis(1))?;
-        if budget > Duration::from_secs(600) {
-            return Err(ConfigError::new(
-                "balance.connect_budget",
-                budget,
-                "1ms to 600s",
-            ));
-        }
+        lasts(
+            "balance.resize_interval",
+            self.resize_interval,
+            second,
+            YEAR,
+        )?;
+        lasts(
+            "balance.max_age",
+            self.max_age.unwrap_or(second),
+            second,
+            YEAR,
+        )?;
+        let none = Duration::ZERO;
+        lasts("balance.age_jitter", self.age_jitter, none, YEAR)?;
+        lasts("balance.drain_limit", self.drain_limit, none, YEAR)?;
+        let (budget, least) = (self.connect_budget, Duration::from_millis(1));
+        let most = Duration::from_secs(600);
+        lasts("balance.connect_budget", budget, least, most)?;
+        let wait = self.wait_for_ready.unwrap_or(none);
+        lasts("balance.wait_for_ready", wait, none, YEAR)?;
         Ok(())
     }
 }

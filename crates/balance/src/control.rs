@@ -1,11 +1,14 @@
 //! What a pool's owner can ask of it besides calls.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use steadfast_core::{BoxError, ConfigError};
 use tokio::{sync::watch, time::timeout};
 
-use crate::{Balance, Connectivity, Snapshot, error};
+use crate::{Balance, Connectivity, Snapshot, error, member::Roster};
 
 /// What [`Balance::close`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +37,8 @@ impl<S> Balance<S> {
 
 impl<S: Clone + Send + Sync + 'static> Balance<S> {
     /// Starts the pool if no call has, and resolves once `channels` channels are ready. A larger
-    /// number than the pool has now makes it grow to that. It waits as long as it takes: bound it with
-    /// a time-out. Cancel safe.
+    /// number than the pool has now makes it grow to that; once it is reached, or given up, the size
+    /// follows the load again. It waits as long as it takes: bound it with a time-out. Cancel safe.
     ///
     /// # Errors
     /// When `channels` is more than the pool's maximum, or the pool is closed.
@@ -50,17 +53,24 @@ impl<S: Clone + Send + Sync + 'static> Balance<S> {
         }
         let mut ready = shared.ready.subscribe();
         let mut connectivity = shared.connectivity.subscribe();
-        shared.warm.fetch_max(channels, Ordering::Relaxed);
-        shared.start();
-        shared.signals.work.notify_one();
-        tokio::select! {
-            biased;
-            _ = connectivity.wait_for(|now| *now == Connectivity::Closed) => {
-                Err(error::closed(&shared.config.name))
+        let _asked = shared.ask(channels);
+        while !shared.is_closed() {
+            shared.start();
+            shared.signals.work.notify_one();
+            let is_ready = tokio::select! {
+                biased;
+                // The senders live as long as the pool, which `self` keeps alive.
+                _ = connectivity.wait_for(|now| *now == Connectivity::Closed) => false,
+                _ = ready.wait_for(|now| *now >= channels) => true,
+                () = shared.stopped() => false,
+            };
+            if is_ready {
+                return Ok(());
             }
-            // The sender lives as long as the pool, which `self` keeps alive.
-            _ = ready.wait_for(|now| *now >= channels) => Ok(()),
+            // The keeper's runtime is gone: it starts again here, unless this one is going too.
+            tokio::task::yield_now().await;
         }
+        Err(error::closed(&shared.config.name))
     }
 
     /// Closes the pool for all clones: new calls and calls that wait for a channel fail at once, open
@@ -74,33 +84,53 @@ impl<S: Clone + Send + Sync + 'static> Balance<S> {
         let mut alive = shared.alive.subscribe();
         let open = self.snapshot().in_flight();
         shared.closed.store(true, Ordering::Release);
+        shared.connectivity.send_replace(Connectivity::Closed);
         shared.signals.work.notify_one();
-        let none = |alive: &usize| *alive == 0;
-        let mut cut = 0;
-        if !shared.is_started() {
-            // There is no keeper to say it: the pool was never used, or its runtime is gone.
-            shared.connectivity.send_replace(Connectivity::Closed);
-            cut = self.cut_all();
-        } else if timeout(grace, alive.wait_for(none)).await.is_err() {
-            cut = self.cut_all();
-            // The sender lives as long as the pool, which `self` keeps alive.
-            drop(alive.wait_for(none).await);
+        let mut empty = async || {
+            tokio::select! {
+                // The sender lives as long as the pool, which `self` keeps alive.
+                _ = alive.wait_for(|alive| *alive == 0) => {}
+                () = shared.stopped() => {}
+            }
+        };
+        if timeout(grace, empty()).await.is_err() {
+            self.cut_all();
+            empty().await;
         }
+        if !shared.is_started() {
+            // No keeper lets go of the channels: the pool was never used, or its runtime is gone. One that
+            // has done it left none.
+            self.cut_all();
+            shared.roster.store(Arc::new(Roster {
+                hopeful: false,
+                ..Roster::default()
+            }));
+        }
+        let cut = shared.cut.load(Ordering::Relaxed);
         CloseReport {
             finished: open.saturating_sub(cut),
             cut,
         }
     }
 
-    /// Ends all open responses. Says how many there were.
-    fn cut_all(&self) -> u64 {
-        let cut = self.snapshot().in_flight();
-        self.shared.metrics().failed_locally(cut);
+    /// Ends all open responses.
+    fn cut_all(&self) {
         let roster = self.shared.roster.load();
+        let mut channels = Vec::new();
+        let mut cut = 0;
         for member in roster.members.iter().chain(&roster.draining) {
-            member.channel.cut.throw();
+            let channel = &member.channel;
+            if !channel.closed.swap(true, Ordering::AcqRel) && !channel.cut.is_thrown() {
+                cut += u64::from(channel.meter.read().in_flight());
+                channels.push(channel);
+            }
+        }
+        // Counted before it is seen.
+        self.shared.cut.fetch_add(cut, Ordering::Relaxed);
+        self.shared.metrics().failed_locally(cut);
+        for channel in channels {
+            channel.cut.throw();
         }
         self.shared.signals.work.notify_one();
-        cut
     }
 }

@@ -73,6 +73,13 @@ pub(crate) fn closed(pool: &str) -> BoxError {
     local(LocalKind::Closed, message, None)
 }
 
+pub(crate) fn cut_by_close(id: ChannelId) -> BoxError {
+    let message = format!(
+        "the pool was closed, and the response on channel {id} was still open after the grace period"
+    );
+    local(LocalKind::Closed, message, None)
+}
+
 pub(crate) fn drained(id: ChannelId, limit: std::time::Duration) -> BoxError {
     let message = format!(
         "channel {id} was removed, and its response was still open after the drain limit of {limit:?}"

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{Ordering, fence},
+    },
 };
 
 use steadfast_classify::deepest_cause;
@@ -27,6 +30,7 @@ type Dialled<S> = (ChannelId, Result<Metered<S>, BoxError>);
 pub(crate) struct Keeper<S> {
     shared: Weak<Shared<S>>,
     signals: Arc<Signals>,
+    pool: String,
     places: Followed,
     plan: Plan,
     members: Vec<Arc<Member<S>>>,
@@ -34,6 +38,7 @@ pub(crate) struct Keeper<S> {
     dials: JoinSet<Dialled<S>>,
     running: HashMap<ChannelId, (AbortHandle, Place)>,
     last_failure: Option<Arc<Failure>>,
+    closed: bool,
     /// Whether the roster has to be published anew.
     dirty: bool,
     /// Whether a channel's standing or stream limit changed since the last turn.
@@ -50,6 +55,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         Self {
             shared: Arc::downgrade(shared),
             signals: Arc::clone(&shared.signals),
+            pool: shared.config.name.clone(),
             places,
             plan,
             members: Vec::new(),
@@ -57,6 +63,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             dials: JoinSet::new(),
             running: HashMap::new(),
             last_failure: None,
+            closed: false,
             dirty: true,
             rung: false,
             pausing: false,
@@ -79,12 +86,17 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 () = standing => self.rung = true,
                 () = signals.work.notified() => {}
                 () = sleep_until(deadline) => {}
-                () = self.places.changed() => {
+                () = self.places.changed(), if !self.closed => {
                     let places = self.places.current();
                     self.plan.on_places(places);
                     self.dirty = true;
                 }
-                Some(done) = self.dials.join_next() => self.on_dial(done),
+                Some(done) = self.dials.join_next() => {
+                    let Some(shared) = self.shared.upgrade() else {
+                        return;
+                    };
+                    self.on_dial(&shared, done);
+                }
             }
         }
     }
@@ -93,10 +105,12 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
     fn turn(&mut self) -> Option<Instant> {
         let shared = self.shared.upgrade()?;
         let now = now();
-        if shared.is_closed() {
+        if shared.is_closed() && !self.closed {
+            self.closed = true;
+            self.dirty = true;
             self.plan.on_close();
         }
-        self.plan.on_warm(shared.warm.load(Ordering::Relaxed));
+        self.plan.on_warm(shared.most_asked());
         self.look_for_condemned(now);
         self.plan.on_deadline(now);
         if self.plan.next_interval() <= now {
@@ -114,7 +128,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         } else if rung {
             self.signals.changed.notify_waiters();
         }
-        if shared.is_closed() && self.draining.is_empty() {
+        if self.closed && self.draining.is_empty() {
             return None;
         }
         let limits = self.draining.iter().map(|(_, limit)| *limit);
@@ -162,7 +176,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             if channel.meter.read().standing() == Standing::Condemned {
                 let cause = channel.meter.condemned_for();
                 let cause = cause.as_deref().unwrap_or("its layers condemned it");
-                tracing::info!(channel = %channel.id, place = %channel.place, cause, "channel lost");
+                tracing::info!(pool = self.pool, channel = %channel.id, place = %channel.place, cause, "channel lost");
                 let failure = Failure::new("channel to", channel.place.clone(), cause.into());
                 self.last_failure = Some(Arc::new(failure));
                 self.plan.on_condemned(channel.id, now);
@@ -188,13 +202,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         let change = self.plan.on_interval(peak, fact, now);
         if change != 0 {
             let after = self.plan.size();
-            tracing::info!(
-                pool = shared.config.name,
-                before,
-                after,
-                peak,
-                "pool resized"
-            );
+            tracing::info!(pool = self.pool, before, after, peak, "pool resized");
             shared.metrics().resized(change, "load");
         }
         self.dirty = true;
@@ -213,13 +221,15 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 let is_it = |member: &Arc<Member<S>>| member.channel.id == id;
                 if let Some(index) = self.members.iter().position(is_it) {
                     let member = self.members.swap_remove(index);
-                    tracing::info!(channel = %id, place = %member.channel.place, ?why, "channel drains");
+                    tracing::info!(pool = self.pool, channel = %id, place = %member.channel.place, ?why, "channel drains");
                     if why == Why::Replaced {
                         shared.metrics().replaced("replaced");
                     }
                     // Shut first: a call that holds the old roster can't claim it any more.
                     member.channel.owner.set_standing(Standing::Shut);
                     member.channel.draining.store(true, Ordering::SeqCst);
+                    // Before its requests are looked at: see the drop of a lease.
+                    fence(Ordering::SeqCst);
                     self.draining
                         .push((member, now + shared.config.drain_limit));
                 }
@@ -228,7 +238,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
     }
 
     fn dial(&mut self, shared: &Arc<Shared<S>>, id: ChannelId, place: Place) {
-        tracing::debug!(channel = %id, %place, "dialling");
+        tracing::debug!(pool = self.pool, channel = %id, %place, "dialling");
         let budget = shared.config.connect_budget;
         let warm_up = Arc::clone(&shared.warm_up);
         let weak = Weak::clone(&self.shared);
@@ -255,7 +265,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         self.running.insert(id, (task, place));
     }
 
-    fn on_dial(&mut self, done: Result<Dialled<S>, JoinError>) {
+    fn on_dial(&mut self, shared: &Shared<S>, done: Result<Dialled<S>, JoinError>) {
         self.dirty = true;
         let (id, result) = match done {
             Ok(dialled) => dialled,
@@ -277,16 +287,18 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             Ok(made) => self.on_dialled(id, made, place),
             Err(error) => {
                 let deepest = deepest_cause(&*error);
-                tracing::warn!(channel = %id, %place, %error, deepest, "a dial failed");
+                tracing::warn!(pool = self.pool, channel = %id, %place, %error, deepest, "a dial failed");
                 self.last_failure = Some(Arc::new(Failure::new("dialling", place, error)));
-                self.plan.on_dial_failed(id, now());
+                if self.plan.on_dial_failed(id, now()) {
+                    shared.metrics().replaced("failed");
+                }
             }
         }
     }
 
     fn on_dialled(&mut self, id: ChannelId, made: Metered<S>, place: Place) {
         if self.plan.on_dialled(id, now()) {
-            tracing::info!(channel = %id, %place, "channel ready");
+            tracing::info!(pool = self.pool, channel = %id, %place, "channel ready");
             self.last_failure = None;
             let member = Member::new(id, place, made, &self.signals, now());
             self.members.push(Arc::new(member));
@@ -300,8 +312,11 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             let channel = &member.channel;
             let open = channel.meter.read().in_flight();
             if *limit <= now && !channel.cut.is_thrown() {
-                tracing::warn!(channel = %channel.id, open, "drain limit reached");
+                tracing::warn!(pool = self.pool, channel = %channel.id, open, "drain limit reached");
                 shared.metrics().failed_locally(u64::from(open));
+                if shared.is_closed() {
+                    shared.cut.fetch_add(open.into(), Ordering::Relaxed);
+                }
                 channel.cut.throw();
             }
             open > 0 && !channel.cut.is_thrown()
@@ -343,9 +358,10 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         let ready = roster.members.len();
         let alive = ready + roster.draining.len();
         shared.roster.store(Arc::new(roster));
-        shared
-            .connectivity
-            .send_if_modified(|last| std::mem::replace(last, connectivity) != connectivity);
+        shared.connectivity.send_if_modified(|last| {
+            // Whoever closed the pool may have said so already: it stays so.
+            *last != Connectivity::Closed && std::mem::replace(last, connectivity) != connectivity
+        });
         shared
             .ready
             .send_if_modified(|last| std::mem::replace(last, ready) != ready);

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+#[doc(hidden)]
+pub mod bench;
 mod config;
 mod control;
 mod error;

@@ -58,6 +58,8 @@ pub(crate) struct Channel {
     pub(crate) picks: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) draining: AtomicBool,
+    /// Whether what is cut is cut because the pool was closed.
+    pub(crate) closed: AtomicBool,
     signals: Arc<Signals>,
 }
 
@@ -87,6 +89,7 @@ impl<S> Member<S> {
             picks: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             draining: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             signals: Arc::clone(signals),
         };
         Self {
@@ -129,7 +132,8 @@ impl Drop for Lease {
         if channel.signals.anyone_waits() {
             channel.signals.changed.notify_one();
         }
-        if before == 1 && channel.draining.load(Ordering::Relaxed) {
+        // Either this sees that the channel drains, or the keeper sees that its last request has ended.
+        if before == 1 && channel.draining.load(Ordering::SeqCst) {
             channel.signals.work.notify_one();
         }
     }

@@ -76,11 +76,23 @@ impl Metrics {
         self.ready.set(count(roster.members.len()));
         self.connecting.set(count(roster.connecting.len()));
         self.draining.set(count(roster.draining.len()));
-        let in_flight = roster
-            .meters
-            .iter()
-            .map(|meter| f64::from(meter.read().in_flight()));
+        let all = roster.members.iter().chain(&roster.draining);
+        let in_flight = all.map(|member| f64::from(member.channel.meter.read().in_flight()));
         self.in_flight.set(in_flight.sum::<f64>());
+    }
+}
+
+impl Drop for Metrics {
+    /// A pool that is gone has no channels.
+    fn drop(&mut self) {
+        for gauge in [
+            &self.ready,
+            &self.connecting,
+            &self.draining,
+            &self.in_flight,
+        ] {
+            gauge.set(0.0);
+        }
     }
 }
 
@@ -90,7 +102,7 @@ fn describe() {
     describe_gauge!(
         "steadfast.inflight",
         Unit::Count,
-        "Requests in flight on ready channels, as last looked at"
+        "Requests in flight, as last looked at: at each change of the channels and each resize interval"
     );
     describe_counter!(
         "steadfast.picks",
@@ -110,7 +122,7 @@ fn describe() {
     describe_counter!(
         "steadfast.replace",
         Unit::Count,
-        "Channels replaced by a new one"
+        "Channels replaced by a new one, and dials for that which failed"
     );
     describe_counter!(
         "steadfast.failed_locally",
@@ -156,7 +168,11 @@ impl Observe for BalanceObserver {
     fn waiting(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
         let channel = self.lease.channel();
         if self.ticket.wait(&channel.cut, cx) {
-            return Poll::Ready(error::drained(channel.id, self.drain_limit));
+            return Poll::Ready(if channel.closed.load(Ordering::Acquire) {
+                error::cut_by_close(channel.id)
+            } else {
+                error::drained(channel.id, self.drain_limit)
+            });
         }
         // Pending: the ticket holds the waker.
         Poll::Pending
@@ -189,5 +205,36 @@ fn blames_channel(outcome: Outcome) -> bool {
         Outcome::Local(kind) => kind == LocalKind::Quarantine,
         Outcome::Dropped | Outcome::Timeout | Outcome::Other => false,
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B11: what points at the channel counts as its failure; what the caller or this process did doesn't.
+    #[test]
+    fn what_counts_as_a_failure() {
+        let yes = [
+            Outcome::Status(14),
+            Outcome::Http(503),
+            Outcome::NeverSent,
+            Outcome::ConnectionLost,
+            Outcome::Reset(2),
+            Outcome::NoStatus,
+            Outcome::GapTimeout,
+            Outcome::Local(LocalKind::Quarantine),
+        ];
+        let no = [
+            Outcome::Status(0),
+            Outcome::Status(5),
+            Outcome::Dropped,
+            Outcome::Timeout,
+            Outcome::Other,
+            Outcome::Local(LocalKind::Drained),
+            Outcome::Local(LocalKind::Closed),
+        ];
+        assert!(yes.into_iter().all(blames_channel));
+        assert!(!no.into_iter().any(blames_channel));
     }
 }

@@ -1,6 +1,6 @@
 //! Which channel takes a request: a pure function of what the meters show.
 
-use steadfast_core::{Reading, Standing};
+use steadfast_core::{Meter, Reading, Standing};
 
 use crate::Strategy;
 
@@ -42,37 +42,38 @@ const CLASS_SHIFT: u32 = 40;
 /// first of equals wins, so a `start` that moves breaks ties by rotation.
 ///
 /// `second` is where the other one of two choices is looked for, and isn't `start`.
+#[inline]
 pub(crate) fn scan(
-    count: usize,
+    meters: &[Meter],
     (start, second): (usize, usize),
-    read: impl Fn(usize) -> Reading,
     avoided: impl Fn(usize) -> bool,
     rules: Rules,
 ) -> Scan {
+    let cap = rules.cap.unwrap_or(u32::MAX);
     let mut best = u64::MAX;
     // Whether an open channel is full only by what is assumed of it.
     let mut full_by_guess = false;
-    let mut result = Scan {
+    let mut found = Scan {
         choice: None,
         in_flight: 0,
         full: false,
     };
-    for index in (start..count).chain(0..start) {
-        let seen = read(index);
-        result.in_flight += u64::from(seen.in_flight());
-        let class = match seen.standing() {
-            Standing::Shut | Standing::Condemned => continue,
-            _ if avoided(index) => AVOIDED,
-            Standing::Reserve if !seen.on_trial() => RESERVE,
-            _ => OPEN,
+    let mut look = |index: usize, meter: &Meter| {
+        let seen = meter.read();
+        found.in_flight += u64::from(seen.in_flight());
+        let open = seen.standing() == Standing::Open && !avoided(index);
+        let class = if open {
+            Some(OPEN)
+        } else {
+            class(seen, avoided(index))
+        };
+        let Some(class) = class else {
+            return;
         };
         if !seen.has_room(rules.assumed_streams) {
-            result.full = true;
+            found.full = true;
             full_by_guess |= class == OPEN && seen.stream_limit().is_none();
-            continue;
-        }
-        if rules.cap.is_some_and(|cap| seen.in_flight() >= cap) {
-            continue;
+            return;
         }
         let cost = match rules.strategy {
             Strategy::LeastLoaded => seen.cost(),
@@ -83,21 +84,40 @@ pub(crate) fn scan(
             Strategy::RoundRobin => 0,
         };
         let rank = (class << CLASS_SHIFT) | cost;
-        if rank < best {
+        if rank < best && seen.in_flight() < cap {
             best = rank;
-            result.choice = Some(Choice { index, seen });
+            found.choice = Some(Choice { index, seen });
         }
+    };
+    // Two plain loops: one over both ranges asks at every channel which of them it is in.
+    let (before, from) = meters.split_at(start);
+    for (index, meter) in from.iter().enumerate() {
+        look(start + index, meter);
+    }
+    for (index, meter) in before.iter().enumerate() {
+        look(index, meter);
     }
     // A guess sends no request to a channel in reserve: the call waits, and the pool grows.
     if full_by_guess && best >> CLASS_SHIFT == RESERVE {
-        result.choice = None;
+        found.choice = None;
     }
-    result
+    found
+}
+
+/// The class of a channel that isn't like any other; none if it may not be picked.
+#[cold]
+fn class(seen: Reading, avoided: bool) -> Option<u64> {
+    match seen.standing() {
+        Standing::Shut | Standing::Condemned => None,
+        _ if avoided => Some(AVOIDED),
+        Standing::Reserve if !seen.on_trial() => Some(RESERVE),
+        _ => Some(OPEN),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use steadfast_core::{Meter, MeterOwner};
+    use steadfast_core::MeterOwner;
 
     use super::*;
 
@@ -123,15 +143,12 @@ mod tests {
     };
 
     fn scan_with(channels: &[Channel], start: usize, avoid: &[usize], rules: Rules) -> Scan {
-        let read = |i: usize| channels[i].meter.read();
+        let meters: Vec<Meter> = channels
+            .iter()
+            .map(|channel| channel.meter.clone())
+            .collect();
         let second = (start + 1) % channels.len();
-        scan(
-            channels.len(),
-            (start, second),
-            read,
-            |i| avoid.contains(&i),
-            rules,
-        )
+        scan(&meters, (start, second), |i| avoid.contains(&i), rules)
     }
 
     fn pick(channels: &[Channel], start: usize, avoid: &[usize]) -> Option<usize> {
@@ -291,5 +308,19 @@ mod tests {
         assert_eq!([0, 1, 2].map(pick), [0, 1, 2]);
         channels[1].owner.set_standing(Standing::Reserve);
         assert_eq!([0, 1, 2].map(pick), [0, 2, 2]);
+    }
+
+    /// B3: demand is what is in flight, wherever it is; a charge is none.
+    #[test]
+    fn demand_is_what_is_in_flight() {
+        let channels = channels([3, 4, 5]);
+        channels[0].owner.set_charge(100);
+        channels[1].owner.set_standing(Standing::Reserve);
+        channels[2].owner.set_standing(Standing::Shut);
+        let rules = Rules {
+            cap: Some(1),
+            ..RULES
+        };
+        assert_eq!(scan_with(&channels, 0, &[0, 1, 2], rules).in_flight, 12);
     }
 }

@@ -20,6 +20,10 @@ pub struct Places(Source);
 enum Source {
     List(Vec<Place>),
     Watch(watch::Receiver<Vec<Place>>),
+    #[cfg_attr(
+        not(feature = "discover"),
+        expect(dead_code, reason = "made by the feature's constructor only")
+    )]
     Discover(Home),
 }
 

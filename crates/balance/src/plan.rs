@@ -12,7 +12,10 @@
 //!     └─ failed ───────►            (a live slot can dial its replacement meanwhile)
 //! ```
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use steadfast_core::{ChannelId, Place, Standing};
 use tokio::time::Instant;
@@ -43,6 +46,7 @@ pub(crate) enum Why {
     Replaced,
     Shrunk,
     PlaceRemoved,
+    Closed,
 }
 
 /// What a channel's meter says, for the choice of which to remove.
@@ -83,6 +87,8 @@ pub(crate) struct Plan {
     slots: Vec<Slot>,
     /// How many slots it wants; fewer are there only while it has no place.
     wanted: usize,
+    /// No fewer while a `warm` waits for them.
+    floor: usize,
     next_interval: Instant,
     /// When the pool may grow on demand again.
     next_growth: Instant,
@@ -98,6 +104,7 @@ impl Plan {
             places: Vec::new(),
             slots: Vec::new(),
             wanted: config.initial,
+            floor: 0,
             next_interval: now + config.resize_interval,
             next_growth: now,
             random: fastrand::Rng::with_seed(seed),
@@ -149,6 +156,18 @@ impl Plan {
                 self.places.push(place);
             }
         }
+        for slot in &mut self.slots {
+            // A channel that was being moved to a place that is gone now stays where it is.
+            if !self.places.contains(&slot.place)
+                && let Some(live) = &slot.live
+                && self.places.contains(&live.place)
+            {
+                slot.place = live.place.clone();
+                if let Dial::Running(id) = std::mem::replace(&mut slot.dial, Dial::Idle) {
+                    self.actions.push_back(Action::Abort { id });
+                }
+            }
+        }
         let (kept, removed): (Vec<_>, _) = std::mem::take(&mut self.slots)
             .into_iter()
             .partition(|slot| self.places.contains(&slot.place));
@@ -172,10 +191,13 @@ impl Plan {
         self.fill();
     }
 
-    /// At least this many channels are asked for; the maximum holds.
+    /// At least this many channels are asked for until it is told another number; the maximum holds.
     pub(crate) fn on_warm(&mut self, channels: usize) {
-        self.wanted = self.wanted.max(channels.min(self.config.max));
-        self.fill();
+        self.floor = channels.min(self.config.max);
+        if self.floor > self.wanted {
+            self.wanted = self.floor;
+            self.fill();
+        }
     }
 
     /// A dial led to a ready channel. Says whether the pool takes it.
@@ -203,12 +225,14 @@ impl Plan {
         true
     }
 
-    /// A dial failed.
-    pub(crate) fn on_dial_failed(&mut self, id: ChannelId, now: Instant) {
+    /// A dial failed. Says whether it was for the replacement of a channel, which stays.
+    pub(crate) fn on_dial_failed(&mut self, id: ChannelId, now: Instant) -> bool {
         let random = self.random.f64();
-        if let Some(slot) = self.dialling(id) {
-            slot.fail(random, now);
-        }
+        let Some(slot) = self.dialling(id) else {
+            return false;
+        };
+        slot.fail(random, now);
+        slot.live.is_some()
     }
 
     /// A channel can't be used any more.
@@ -243,7 +267,7 @@ impl Plan {
         }
     }
 
-    /// An interval is over, with this peak of requests in flight. Says by how much the size changes.
+    /// An interval is over, with this peak of requests in flight. Says by how much the size changed.
     pub(crate) fn on_interval(
         &mut self,
         peak: u64,
@@ -251,15 +275,19 @@ impl Plan {
         now: Instant,
     ) -> isize {
         self.next_interval = now + self.config.resize_interval;
-        let change = self.sizer.change(self.slots.len(), peak);
-        self.wanted = self.slots.len().saturating_add_signed(change);
-        if change < 0 {
-            self.shrink(change.unsigned_abs(), fact);
+        if self.places.is_empty() {
+            // Nothing can be made or removed; the size is kept for when a place comes.
+            return 0;
         }
+        let before = self.slots.len();
+        let change = self.sizer.change(before, peak);
+        self.wanted = before.saturating_add_signed(change).max(self.floor);
+        self.shrink(before.saturating_sub(self.wanted), fact);
         self.fill();
         let moved = self.even_out(now);
         self.refresh(self.config.refresh_step.saturating_sub(moved), now);
-        change
+        // Not `change`: the last channel of a place stays.
+        self.slots.len().cast_signed() - before.cast_signed()
     }
 
     /// A request went to a channel that was at its maximum: grows by 30 %, at least 2, if that is allowed
@@ -295,7 +323,10 @@ impl Plan {
 
     /// Ends everything: no slot is left.
     pub(crate) fn on_close(&mut self) {
-        self.on_places(Vec::new());
+        self.places.clear();
+        for slot in std::mem::take(&mut self.slots) {
+            self.discard(slot, Why::Closed);
+        }
     }
 
     fn dialling(&mut self, id: ChannelId) -> Option<&mut Slot> {
@@ -351,7 +382,11 @@ impl Plan {
                 let sound = standing < Standing::Shut;
                 Some((sound, in_flight, std::cmp::Reverse(live.since)))
             };
-            let spare = |index: &usize| self.slots_of(&self.slots[*index].place) > 1;
+            let mut of: HashMap<&Place, usize> = HashMap::new();
+            for slot in &self.slots {
+                *of.entry(&slot.place).or_default() += 1;
+            }
+            let spare = |index: &usize| of[&self.slots[*index].place] > 1;
             let candidates = (0..self.slots.len()).filter(spare);
             let Some(index) = candidates.min_by_key(|index| worth(&self.slots[*index])) else {
                 return;

@@ -182,6 +182,60 @@ fn no_places_and_back() {
     assert_eq!(pool.dialling.len(), 3);
 }
 
+/// B3, B12: intervals without places change nothing: when places come back the size is what it was.
+#[test]
+fn no_places_for_minutes_and_back() {
+    let mut pool = Pool::new(BalanceConfig::fixed(6), &["a"]);
+    pool.all_dialled();
+    pool.places(&[]);
+    for _ in 0..3 {
+        assert_eq!(pool.interval(100), 0);
+    }
+    pool.places(&["a"]);
+    assert_eq!(pool.plan.size(), 6);
+}
+
+/// B12: a channel that was moving to a place which is gone stays at its own, and may move again.
+#[test]
+fn a_moving_channel_stays_when_its_new_place_goes() {
+    let config = BalanceConfig {
+        initial: 6,
+        ..BalanceConfig::default()
+    };
+    let mut pool = Pool::new(config, &["a"]);
+    pool.all_dialled();
+    pool.places(&["a", "b"]);
+    pool.all_dialled();
+    pool.interval(50);
+    assert_eq!(pool.dialling_at("b"), 1);
+    pool.dial_fails(0);
+    pool.pass(MINUTE);
+    let (moving, _) = pool.dialling[0].clone();
+    pool.places(&["a"]);
+    assert_eq!(pool.aborted, [moving]);
+    assert_eq!(pool.live_at("a"), 6);
+    assert_eq!(pool.drained.len(), 1, "only the one that had moved");
+    pool.all_dialled();
+    pool.places(&["a", "b"]);
+    pool.all_dialled();
+    pool.interval(50);
+    assert_eq!(pool.dialling_at("b"), 1);
+}
+
+/// B3: what is said to have changed is what did: the last channels of places stay.
+#[test]
+fn what_cannot_shrink_is_no_change() {
+    let config = BalanceConfig {
+        initial: 1,
+        min: 1,
+        ..BalanceConfig::default()
+    };
+    let mut pool = Pool::new(config, &["a", "b", "c"]);
+    pool.all_dialled();
+    assert_eq!(pool.interval(0), 0);
+    assert_eq!(pool.live.len(), 3);
+}
+
 /// B6: a failed dial is tried again after its backoff, not before; the waits grow; a success resets
 /// nothing until the channel has lived.
 #[test]
@@ -361,6 +415,50 @@ fn ages_are_jittered() {
     assert!(per_cycle.iter().all(|count| *count < 25), "{per_cycle:?}");
 }
 
+/// B5, B12: a channel that moves to another place counts among those that are replaced in a cycle.
+#[test]
+fn a_move_counts_as_a_replacement() {
+    let config = BalanceConfig {
+        max_age: Some(MINUTE),
+        age_jitter: Duration::ZERO,
+        initial: 8,
+        ..BalanceConfig::default()
+    };
+    let mut pool = Pool::new(config, &["a"]);
+    pool.all_dialled();
+    pool.places(&["a", "b"]);
+    pool.all_dialled();
+    pool.interval(100);
+    assert_eq!((pool.dialling_at("a"), pool.dialling_at("b")), (1, 1));
+}
+
+/// B12: places that differ by one channel are even: nothing moves to and fro.
+#[test]
+fn an_odd_channel_stays_where_it_is() {
+    let mut pool = Pool::new(BalanceConfig::fixed(5), &["a", "b"]);
+    pool.all_dialled();
+    for _ in 0..5 {
+        pool.interval(50);
+        assert!(pool.dialling.is_empty());
+    }
+}
+
+/// B6: failures are forgotten when a channel has lived: the next one is dialled soon after it fails.
+#[test]
+fn failures_are_forgotten_by_a_channel_that_lived() {
+    let mut pool = Pool::new(BalanceConfig::fixed(1), &["a"]);
+    for _ in 0..8 {
+        pool.dial_fails(0);
+        pool.pass(MINUTE);
+    }
+    let id = pool.dialled(0);
+    pool.pass(MINUTE);
+    pool.condemn(id);
+    pool.dial_fails(0);
+    let wait = pool.plan.next_deadline().unwrap() - pool.now;
+    assert!(wait <= SECOND.mul_f64(1.2), "{wait:?}");
+}
+
 /// B5, B6: when the replacement can't connect the old channel stays, and the dial is tried again.
 #[test]
 fn a_failed_replacement_leaves_the_old_one() {
@@ -485,6 +583,7 @@ fn closing_ends_everything() {
     pool.plan.on_close();
     pool.act();
     assert!(pool.live.is_empty() && pool.dialling.is_empty());
+    assert!(pool.drained.iter().all(|(_, why)| *why == Why::Closed));
     assert_eq!(pool.aborted.len(), 2);
     assert_eq!(pool.plan.size(), 0);
 }

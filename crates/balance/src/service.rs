@@ -13,16 +13,18 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use steadfast_core::{Attempt, BoxError, LocalKind, Meter, Observed, ObservedBody, Standing};
+use steadfast_core::{
+    Attempt, BoxError, Local, LocalKind, Meter, Observed, ObservedBody, Outcome, Standing,
+};
 use tower_service::Service;
 use tracing::{Span, field::Empty};
 
 use crate::{
     error,
-    member::{Lease, Roster},
+    member::Roster,
     observe::BalanceObserver,
-    shared::{Pick, Shared},
-    wait::{Over, Wait},
+    shared::{NoPick, Picked, Shared},
+    wait::{On, Over, Wait},
 };
 
 /// Many channels as one service: each request goes to the least loaded one.
@@ -71,10 +73,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         // Counted here and not at the first poll, so that a burst sees itself.
-        let picked = match shared.pick(&request, false) {
-            Pick::Leased(lease, service) => Some(Picked::new(lease, service)),
-            Pick::None { .. } => None,
-        };
+        let picked = shared.pick(&shared.roster.load(), &request, false).ok();
         ResponseFuture {
             shared,
             request: Some(request),
@@ -91,24 +90,6 @@ where
 /// and the error can name its cause.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// A channel that was claimed for a request, with its service.
-struct Picked<S> {
-    lease: Lease,
-    service: S,
-    /// While the service isn't ready: hears of changes of standing.
-    wait: Option<Box<Wait>>,
-}
-
-impl<S> Picked<S> {
-    fn new(lease: Lease, service: S) -> Self {
-        Self {
-            lease,
-            service,
-            wait: None,
-        }
-    }
-}
-
 pin_project! {
     /// The future of one call through the pool: waits for a channel if it has to, then for the
     /// response's head.
@@ -120,6 +101,7 @@ pin_project! {
         // None once it was given to a channel.
         request: Option<Request<Q>>,
         picked: Option<Picked<S>>,
+        // None until it had to wait. Kept from then on, since its deadline counts from there.
         wait: Option<Box<Wait>>,
         repicks: usize,
         #[pin]
@@ -150,8 +132,13 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.call.is_none() {
             self.shared.start();
-            let picked = ready!(self.as_mut().poll_picked(cx))?;
-            self.as_mut().send(picked);
+            match ready!(self.as_mut().poll_picked(cx)) {
+                Ok(picked) => self.as_mut().send(picked),
+                Err(error) => {
+                    self.refuse(&*error);
+                    return Poll::Ready(Err(error));
+                }
+            }
         }
         let this = self.project();
         let _entered = this.span.enter();
@@ -181,7 +168,7 @@ where
                     this.picked.insert(found)
                 }
             };
-            match ready!(picked.poll_ready(this.shared, request, cx)) {
+            match ready!(picked.poll_ready(this.shared, request, this.wait, cx)) {
                 Ready::Yes => return Poll::Ready(Ok(this.picked.take().expect("it is ready"))),
                 Ready::Elsewhere => *this.picked = None,
                 Ready::Refused(error) => return Poll::Ready(Err(error)),
@@ -205,12 +192,8 @@ where
     fn send(self: Pin<&mut Self>, picked: Picked<S>) {
         let mut this = self.project();
         let mut request = this.request.take().expect("it was looked at just before");
-        let Picked {
-            lease,
-            mut service,
-            wait,
-        } = picked;
-        for wait in this.wait.take().iter().chain(&wait) {
+        let Picked { lease, mut service } = picked;
+        if let Some(wait) = this.wait.take() {
             this.shared.metrics().waited(wait.time());
             wait.charge_to(request.headers_mut());
         }
@@ -233,6 +216,22 @@ where
         let call = this.span.in_scope(|| service.call(request));
         this.call.set(Some(Observed::new(call, observer)));
     }
+
+    /// Notes that no channel took the request: on the caller's handle too, where no layer can lose it.
+    fn refuse(self: Pin<&mut Self>, error: &(dyn std::error::Error + 'static)) {
+        let this = self.project();
+        *this.wait = None;
+        let kind = Local::find(error).map_or(LocalKind::NoChannel, Local::kind);
+        this.shared.metrics().failed_locally(1);
+        let Some(request) = this.request.as_ref() else {
+            return;
+        };
+        if let Some(attempt) = request.extensions().get::<Attempt>() {
+            attempt.ended(Outcome::Local(kind));
+        }
+        let (pool, path) = (&this.shared.config.name, request.uri().path());
+        tracing::debug!(pool, path, %kind, error, "no channel took the call");
+    }
 }
 
 /// Looks for a channel, and waits for one as long as there is hope.
@@ -244,16 +243,14 @@ fn poll_pick<S: Clone, Q>(
 ) -> Poll<Result<Picked<S>, BoxError>> {
     let config = &shared.config;
     loop {
-        if let Some(wait) = wait {
-            wait.arm();
-        }
-        let full = match shared.pick(request, wait.is_some()) {
-            Pick::Leased(lease, service) => {
-                return Poll::Ready(Ok(Picked::new(lease, service)));
-            }
-            Pick::None { full } => full,
-        };
+        let waiting = wait.as_mut().filter(|wait| wait.is_on(On::Channel));
+        let queued = waiting.map(|wait| wait.arm()).is_some();
+        // Looked at once: by a later one the pick may have failed for another reason than the refusal.
         let roster = shared.roster.load();
+        let full = match shared.pick(&roster, request, queued) {
+            Ok(picked) => return Poll::Ready(Ok(picked)),
+            Err(NoPick { full }) => full,
+        };
         let patient = full || roster.is_hopeful() || config.wait_for_ready.is_some();
         if shared.is_closed() {
             return Poll::Ready(Err(error::closed(&config.name)));
@@ -261,15 +258,13 @@ fn poll_pick<S: Clone, Q>(
         if !patient {
             return Poll::Ready(Err(refusal(shared, &roster, None)));
         }
-        let Some(wait) = wait else {
-            let limit = config
-                .wait_for_ready
-                .unwrap_or(config.connect_budget + SLACK);
-            let bell = &shared.signals.changed;
-            let begun = Wait::begin(&shared.signals, bell, request.headers(), Some(limit));
-            *wait = Some(Box::new(begun));
+        let wait = begun(wait, shared, request);
+        if !queued {
+            let limit = config.wait_for_ready;
+            let limit = limit.unwrap_or(config.connect_budget + SLACK);
+            wait.turn_to(On::Channel, Some(limit));
             continue;
-        };
+        }
         if full {
             shared.note_starvation();
         }
@@ -278,6 +273,15 @@ fn poll_pick<S: Clone, Q>(
             return Poll::Ready(Err(refusal(shared, &roster, Some((over, wait)))));
         }
     }
+}
+
+/// The waits of a call, which begin with the first one.
+fn begun<'a, S, Q>(
+    wait: &'a mut Option<Box<Wait>>,
+    shared: &Shared<S>,
+    request: &Request<Q>,
+) -> &'a mut Wait {
+    wait.get_or_insert_with(|| Box::new(Wait::new(&shared.signals, request.headers())))
 }
 
 /// Whether a claimed channel's service can be called.
@@ -296,6 +300,7 @@ impl<S> Picked<S> {
         &mut self,
         shared: &Arc<Shared<S>>,
         request: &Request<Q>,
+        wait: &mut Option<Box<Wait>>,
         cx: &mut Context<'_>,
     ) -> Poll<Ready>
     where
@@ -303,28 +308,26 @@ impl<S> Picked<S> {
         S::Error: Into<BoxError>,
     {
         loop {
-            if let Some(wait) = &mut self.wait {
-                wait.arm();
-                let standing = self.lease.channel().meter.read().standing();
-                if standing >= Standing::Shut {
-                    return Poll::Ready(Ready::Elsewhere);
-                }
+            let waiting = wait.as_mut().filter(|wait| wait.is_on(On::Readiness));
+            let waits = waiting.map(|wait| wait.arm()).is_some();
+            let standing = self.lease.channel().meter.read().standing();
+            if waits && standing >= Standing::Shut {
+                return Poll::Ready(Ready::Elsewhere);
             }
             match self.service.poll_ready(cx) {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ready::Yes),
                 Poll::Ready(Err(error)) => return Poll::Ready(Ready::Lost(error.into())),
                 Poll::Pending => {}
             }
-            let Some(wait) = &mut self.wait else {
-                let signals = &shared.signals;
-                let begun = Wait::begin(signals, &signals.standing, request.headers(), None);
-                self.wait = Some(Box::new(begun));
+            let wait = begun(wait, shared, request);
+            if !waits {
+                wait.turn_to(On::Readiness, None);
                 continue;
-            };
+            }
             // Pending: the service and the wait hold the waker.
             if ready!(wait.poll_news(cx)).is_err() {
                 let roster = shared.roster.load();
-                let over = Some((Over::Deadline, &**wait));
+                let over = Some((Over::Deadline, &*wait));
                 return Poll::Ready(Ready::Refused(refusal(shared, &roster, over)));
             }
         }
@@ -374,7 +377,6 @@ fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)
         Some((Over::Deadline, _)) => LocalKind::Deadline,
         _ => LocalKind::NoChannel,
     };
-    shared.metrics().failed_locally(1);
     let cause = roster
         .last_failure
         .as_ref()

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwap;
 use http::Request;
 use steadfast_core::{Avoid, BoxError, ChannelId, Metered, Place, Prefer, Standing};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     BalanceConfig, Connectivity, Places, Strategy, WarmUp,
@@ -24,19 +24,21 @@ use crate::{
 
 pub(crate) type DialFuture<S> = Pin<Box<dyn Future<Output = Result<Metered<S>, BoxError>> + Send>>;
 
-/// What came of a pick.
-pub(crate) enum Pick<S> {
-    /// A channel was claimed.
-    Leased(Lease, S),
-    /// None may take the request; `full` if one could but for its stream limit.
-    None {
-        /// Whether a stream may be free soon.
-        full: bool,
-    },
+/// No channel could be claimed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoPick {
+    /// Whether one could be but for its stream limit: a stream may be free soon.
+    pub(crate) full: bool,
 }
 
 /// A factory without its type.
 pub(crate) type Factory<S> = Box<dyn Fn(ChannelId, &Place) -> DialFuture<S> + Send + Sync>;
+
+/// A channel that was claimed for a request, with its service.
+pub(crate) struct Picked<S> {
+    pub(crate) lease: Lease,
+    pub(crate) service: S,
+}
 
 pub(crate) struct Shared<S> {
     pub(crate) config: BalanceConfig,
@@ -47,9 +49,11 @@ pub(crate) struct Shared<S> {
     pub(crate) signals: Arc<Signals>,
     /// The highest number of requests in flight since the last look.
     pub(crate) peak: AtomicU64,
-    /// The most channels that `warm` asked for.
-    pub(crate) warm: AtomicUsize,
+    /// The channels that each `warm` which waits has asked for.
+    warm: Mutex<Vec<usize>>,
     pub(crate) closed: AtomicBool,
+    /// Responses that were ended because the pool was closed.
+    pub(crate) cut: AtomicU64,
     pub(crate) connectivity: watch::Sender<Connectivity>,
     /// Ready channels.
     pub(crate) ready: watch::Sender<usize>,
@@ -59,6 +63,8 @@ pub(crate) struct Shared<S> {
     /// Whose turn it is, for round robin.
     turn: AtomicUsize,
     started: AtomicBool,
+    /// Rung when the keeper ends, for whichever reason.
+    stopped: Notify,
 }
 
 impl<S> Shared<S> {
@@ -76,14 +82,16 @@ impl<S> Shared<S> {
             roster: ArcSwap::default(),
             signals: Arc::default(),
             peak: AtomicU64::new(0),
-            warm: AtomicUsize::new(0),
+            warm: Mutex::default(),
             closed: AtomicBool::new(false),
+            cut: AtomicU64::new(0),
             connectivity: watch::Sender::new(Connectivity::Connecting),
             ready: watch::Sender::new(0),
             alive: watch::Sender::new(0),
             metrics: OnceLock::new(),
             turn: AtomicUsize::new(0),
             started: AtomicBool::new(false),
+            stopped: Notify::new(),
         }
     }
 
@@ -95,20 +103,56 @@ impl<S> Shared<S> {
         self.started.load(Ordering::Acquire)
     }
 
+    /// Resolves when no keeper runs: it has ended, or its runtime has. Cancel safe.
+    pub(crate) async fn stopped(&self) {
+        loop {
+            let stopped = self.stopped.notified();
+            tokio::pin!(stopped);
+            // Armed before the look, so that an end in between isn't missed.
+            stopped.as_mut().enable();
+            if !self.is_started() {
+                return;
+            }
+            stopped.await;
+        }
+    }
+
+    /// Asks for a size until the answer is dropped.
+    pub(crate) fn ask(&self, channels: usize) -> Asked<'_, S> {
+        self.asked().push(channels);
+        Asked {
+            shared: self,
+            channels,
+        }
+    }
+
+    /// The most channels that a waiting `warm` has asked for.
+    pub(crate) fn most_asked(&self) -> usize {
+        self.asked().iter().copied().max().unwrap_or(0)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn metrics(&self) -> &Metrics {
         self.metrics.get_or_init(|| Metrics::new(&self.config.name))
     }
 
     /// Claims the best channel for a request, if one may take it. A `queued` call keeps to the
     /// maximum per channel while others still dial; so do all while calls are queued.
-    pub(crate) fn pick<Q>(&self, request: &Request<Q>, queued: bool) -> Pick<S>
+    pub(crate) fn pick<Q>(
+        &self,
+        roster: &Roster<S>,
+        request: &Request<Q>,
+        queued: bool,
+    ) -> Result<Picked<S>, NoPick>
     where
         S: Clone,
     {
-        let roster = self.roster.load();
         let count = roster.meters.len();
         if count == 0 {
-            return Pick::None { full: false };
+            return Err(NoPick { full: false });
         }
         let queued = queued || self.signals.waiting.load(Ordering::Relaxed) > 0;
         let rules = Rules {
@@ -127,7 +171,7 @@ impl<S> Shared<S> {
             roster.members.iter().position(is_it)
         });
         loop {
-            let found = scan(count, self.start_of_scan(count), read, avoided, rules);
+            let found = scan(&roster.meters, self.start_of_scan(count), avoided, rules);
             let affine = preferred
                 .filter(|index| !avoided(*index))
                 .map(|index| Choice {
@@ -140,7 +184,7 @@ impl<S> Shared<S> {
                 seen.standing() == Standing::Open && has_room && below
             });
             let Some(choice) = affine.or(found.choice) else {
-                return Pick::None { full: found.full };
+                return Err(NoPick { full: found.full });
             };
             // Another call may have claimed a place since the scan: then look again.
             if roster.meters[choice.index].claim(choice.seen).is_ok() {
@@ -148,7 +192,8 @@ impl<S> Shared<S> {
                 self.note_pressure(choice.seen.in_flight());
                 let member = &roster.members[choice.index];
                 let lease = Lease::claimed(Arc::clone(&member.channel));
-                return Pick::Leased(lease, member.service.clone());
+                let service = member.service.clone();
+                return Ok(Picked { lease, service });
             }
         }
     }
@@ -202,6 +247,7 @@ impl<S: Clone + Send + Sync + 'static> Shared<S> {
             return;
         }
         if !self.started.swap(true, Ordering::AcqRel) {
+            self.forget();
             let running = Running(Arc::downgrade(self));
             let keeper = Keeper::new(self);
             tokio::spawn(async move {
@@ -212,10 +258,43 @@ impl<S: Clone + Send + Sync + 'static> Shared<S> {
     }
 }
 
+impl<S> Shared<S> {
+    /// What an earlier keeper said holds no more: its channels went with its runtime.
+    fn forget(&self) {
+        self.roster.store(Arc::default());
+        self.ready.send_replace(0);
+        self.alive.send_replace(0);
+        self.connectivity.send_if_modified(|last| {
+            let stale = !matches!(last, Connectivity::Connecting | Connectivity::Closed);
+            if stale {
+                *last = Connectivity::Connecting;
+            }
+            stale
+        });
+    }
+}
+
 impl<S> Drop for Shared<S> {
     fn drop(&mut self) {
         // The last clone is gone: the keeper ends.
         self.signals.work.notify_one();
+    }
+}
+
+/// A size that was asked for.
+pub(crate) struct Asked<'a, S> {
+    shared: &'a Shared<S>,
+    channels: usize,
+}
+
+impl<S> Drop for Asked<'_, S> {
+    fn drop(&mut self) {
+        let mut asked = self.shared.asked();
+        if let Some(index) = asked.iter().position(|asked| *asked == self.channels) {
+            asked.swap_remove(index);
+        }
+        drop(asked);
+        self.shared.signals.work.notify_one();
     }
 }
 
@@ -226,6 +305,9 @@ impl<S> Drop for Running<S> {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
             shared.started.store(false, Ordering::Release);
+            shared.stopped.notify_waiters();
+            // Calls that wait start another keeper, where they are.
+            shared.signals.changed.notify_waiters();
         }
     }
 }

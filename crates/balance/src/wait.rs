@@ -19,16 +19,27 @@ use crate::member::Signals;
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// What a call waits for: news, or the end of its patience.
+/// The waits of one call: for a channel, for its readiness, for another channel … They have one deadline.
 pub(crate) struct Wait {
     signals: Arc<Signals>,
-    bell: Arc<Notify>,
+    on: On,
     news: Pin<Box<OwnedNotified>>,
     /// Whether `news` listens and hasn't been heard.
     armed: bool,
     limit: Pin<Box<Sleep>>,
     began: Instant,
     deadline: Option<Instant>,
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    /// Nothing: it has what it needs for now.
+    Nothing,
+    /// A channel that takes it.
+    Channel,
+    /// The readiness of the channel that it has, or that channel's end.
+    Readiness,
 }
 
 /// Why a wait ended without news.
@@ -40,37 +51,64 @@ pub(crate) enum Over {
     Limit,
 }
 
+/// A year: tokio's timer takes no longer waits, and nobody waits so long.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl Wait {
-    /// Begins a wait on `bell`, for at most `limit` and at most until the caller's deadline.
-    pub(crate) fn begin(
-        signals: &Arc<Signals>,
-        bell: &Arc<Notify>,
-        headers: &HeaderMap,
-        limit: Option<Duration>,
-    ) -> Self {
-        signals.wait_begins();
+    /// The caller's deadline counts from now. It waits for nothing yet.
+    pub(crate) fn new(signals: &Arc<Signals>, headers: &HeaderMap) -> Self {
         let began = now();
-        let deadline = grpc_timeout(headers).and_then(|timeout| began.checked_add(timeout));
-        let limit = limit.and_then(|limit| began.checked_add(limit));
-        // A year: tokio's timer takes no longer waits, and nobody waits so long.
-        let never = began + Duration::from_secs(365 * 24 * 3600);
-        let until = deadline.into_iter().chain(limit).min().unwrap_or(never);
         Self {
             signals: Arc::clone(signals),
-            bell: Arc::clone(bell),
-            news: Box::pin(Arc::clone(bell).notified_owned()),
+            on: On::Nothing,
+            news: Box::pin(Arc::clone(&signals.changed).notified_owned()),
             armed: false,
-            limit: Box::pin(sleep_until(until)),
+            limit: Box::pin(sleep_until(began + NEVER)),
             began,
-            deadline,
+            deadline: grpc_timeout(headers).and_then(|timeout| began.checked_add(timeout)),
         }
+    }
+
+    /// Waits for something else from now on: at most for `limit`, and until the caller's deadline. Nothing
+    /// if it waits for this already.
+    ///
+    /// News that wasn't heard goes to another call: it may have been about a place that this one doesn't
+    /// need any more.
+    pub(crate) fn turn_to(&mut self, on: On, limit: Option<Duration>) {
+        if self.on == on {
+            return;
+        }
+        if self.on == On::Channel {
+            self.signals.wait_ends();
+        }
+        self.on = on;
+        self.news.set(self.bell().notified_owned());
+        self.armed = false;
+        if on == On::Channel {
+            self.signals.wait_begins();
+        }
+        let now = now();
+        let limit = now + limit.unwrap_or(NEVER).min(NEVER);
+        let until = self.deadline.map_or(limit, |deadline| deadline.min(limit));
+        self.limit.as_mut().reset(until);
+    }
+
+    fn bell(&self) -> Arc<Notify> {
+        Arc::clone(match self.on {
+            On::Nothing | On::Channel => &self.signals.changed,
+            On::Readiness => &self.signals.standing,
+        })
+    }
+
+    pub(crate) fn is_on(&self, on: On) -> bool {
+        self.on == on
     }
 
     /// Listens for news from now on: before the call looks, so that none in between is lost. News that
     /// wasn't heard yet stays: to drop it would pass it on to the next call, which would do the same.
     pub(crate) fn arm(&mut self) {
         if !self.armed {
-            self.news.set(Arc::clone(&self.bell).notified_owned());
+            self.news.set(self.bell().notified_owned());
             self.news.as_mut().enable();
             self.armed = true;
         }
@@ -108,13 +146,16 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.signals.wait_ends();
+        if self.on == On::Channel {
+            self.signals.wait_ends();
+        }
     }
 }
 
 impl std::fmt::Debug for Wait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wait")
+            .field("on", &self.on)
             .field("began", &self.began)
             .finish_non_exhaustive()
     }

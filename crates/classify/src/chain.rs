@@ -63,7 +63,7 @@ enum Phase {
     Body,
 }
 
-fn chain<'a>(error: &'a Link) -> impl Iterator<Item = &'a Link> {
+fn chain(error: &Link) -> impl Iterator<Item = &Link> {
     iter::successors(Some(error), |link| (**link).source()).take(LONGEST_CHAIN)
 }
 

@@ -52,6 +52,7 @@ pub struct Reading(u64);
 impl Reading {
     /// Requests picked for the channel whose response bodies haven't ended.
     #[must_use]
+    #[inline]
     pub fn in_flight(self) -> u32 {
         (self.0 & IN_FLIGHT_MASK) as u32
     }
@@ -59,18 +60,21 @@ impl Reading {
     /// Requests that the layers say the channel is busier than it looks; the sum over its owners, at
     /// most 2^20 − 1.
     #[must_use]
+    #[inline]
     pub fn charge(self) -> u32 {
         ((self.0 & CHARGE_MASK) >> IN_FLIGHT_BITS) as u32
     }
 
     /// What a pick compares within one standing: in flight + charge.
     #[must_use]
+    #[inline]
     pub fn cost(self) -> u64 {
         u64::from(self.in_flight()) + u64::from(self.charge())
     }
 
     /// The worst standing that any owner gave it.
     #[must_use]
+    #[inline]
     pub fn standing(self) -> Standing {
         if self.0 & CONDEMNED != 0 {
             Standing::Condemned
@@ -101,6 +105,7 @@ impl Reading {
 
     /// Whether a channel in reserve may take one request as if it were open: its trial.
     #[must_use]
+    #[inline]
     pub fn on_trial(self) -> bool {
         self.0 & (TRIAL | SHUT | CONDEMNED) == TRIAL
     }
@@ -156,6 +161,7 @@ impl Meter {
 
     /// What it shows now. One relaxed load.
     #[must_use]
+    #[inline]
     pub fn read(&self) -> Reading {
         Reading(self.0.word.load(Ordering::Relaxed))
     }
@@ -166,6 +172,7 @@ impl Meter {
     ///
     /// # Errors
     /// The present reading, when the meter changed since `seen`.
+    #[inline]
     pub fn claim(&self, seen: Reading) -> Result<(), Reading> {
         self.0
             .word
@@ -181,11 +188,13 @@ impl Meter {
 
     /// Counts one more request in flight, whatever the meter shows. The caller owes one
     /// [`Meter::release`].
+    #[inline]
     pub fn enter(&self) {
         self.0.word.fetch_add(1, Ordering::Acquire);
     }
 
     /// Counts one request less in flight, and says how many were there before.
+    #[inline]
     pub fn release(&self) -> u32 {
         let before = Reading(self.0.word.fetch_sub(1, Ordering::SeqCst));
         debug_assert!(before.in_flight() > 0, "released more often than entered");

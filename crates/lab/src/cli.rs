@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::bench::{self, penalty};
+use crate::bench::{self, Bench};
 use crate::contend::contend;
 use crate::contender::Contender;
 use crate::demo::{self, Fault, JsonFile, Options, Report};
@@ -30,7 +30,6 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(Demo),
-    /// Small comparisons, one question each.
     #[command(subcommand)]
     Bench(Bench),
     /// Four small servers for a bench, asked on standard input.
@@ -49,16 +48,17 @@ enum Command {
 
 /// Compare the contenders on the same reads, fault by fault (two minutes by default).
 ///
-/// Four BigTable servers are started and filled with the same rows. Three contenders read from them in turn, each in a process of its own and with
-/// its library's defaults:
+/// Four BigTable servers are started and filled with the same rows. Three contenders read from
+/// them in turn, each in a process of its own and with its library's defaults:
 ///
 ///   channel        one tonic Channel to the first server
 ///   tonic-balance  tonic's own balance, ten connections over the four servers
 ///   pool           steadfast::Pool over the four servers
 ///
-/// First a closed loop finds out what a plain Channel can do here; at most 40 % of that is then offered as an open loop: reads arrive at that fixed
-/// rate, whether or not earlier ones were answered. Three in four read one row of about 1 KiB, the fourth scans 100 rows. All contenders get the same
-/// reads at the same times (--seed).
+/// First a closed loop finds out what a plain Channel can do here; at most 40 % of that is then
+/// offered as an open loop: reads arrive at that fixed rate, whether or not earlier ones were
+/// answered. Three in four read one row of about 1 KiB, the fourth scans 100 rows. All contenders
+/// get the same reads at the same times (--seed).
 ///
 /// A fault begins a fifth into the load and stays to the end:
 ///
@@ -69,7 +69,7 @@ enum Command {
 ///
 /// frozen and failing hit the server that the contender connected to first.
 #[derive(Debug, Args)]
-#[command(after_long_help = COLUMNS)]
+#[command(verbatim_doc_comment, after_long_help = COLUMNS)]
 struct Demo {
     /// Where to read: embedded (four servers of this program), emulator (Google's BigTable emulator, four times), or a list host:port,host:port of
     /// servers that run already, without TLS. They get a table steadfast-lab in project p, instance i.
@@ -97,41 +97,7 @@ struct Demo {
     json: Option<PathBuf>,
 }
 
-#[derive(Debug, Subcommand)]
-enum Bench {
-    Penalty(PenaltyBench),
-}
-
-/// What a failing server costs: one of four fails at once, the others take 5 ms (about two minutes).
-///
-/// Callers call again as soon as they have their answer, so a server that fails at once attracts them. Six
-/// contenders take turns at 8, 32, 64, 128 and 512 callers: tonic's balance, our pool without a penalty, with a
-/// flat one of 10 and of 25 requests, with the failing channel in reserve, and, as the best there can be, a pool
-/// of the three good servers alone. Printed are the failing server's share of the calls (bad) and the
-/// successful calls a second (ok/s).
-#[derive(Debug, Args)]
-struct PenaltyBench {
-    /// Seconds of each run.
-    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = seconds)]
-    seconds: f64,
-    /// Runs of each contender at each number of callers, in turn; the figures are their medians.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
-    runs: u16,
-    /// Also write the rows to this file, as a JSON array of flat objects: contender, callers, bad_share (0 to 1), ok_rps.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
-impl PenaltyBench {
-    async fn run(self) -> Result<()> {
-        let json = self.json.as_deref().map(JsonFile::open).transpose()?;
-        let rows = penalty::run(&own_program()?, self.seconds, self.runs.into()).await?;
-        println!("{}", penalty::table(&rows));
-        json.map_or(Ok(()), |json| json.write(&rows))
-    }
-}
-
-fn own_program() -> Result<PathBuf> {
+pub(crate) fn own_program() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| {
         let what = "can't find this program's own file to start its helpers";
         Error::because(what, error)
@@ -162,14 +128,17 @@ const COLUMNS: &str = "\
 Columns (the names in --json in brackets):
   offered/s   reads that arrived each second (offered_rps)
   read/s      reads answered in full each second (rps)
-  p50 … worst latency from the scheduled arrival to the last row, in ms; about 1 ms of it is the timer's. A read still open at the end counts with its
-              age, an error doesn't count (p50_ms, p99_ms, p999_ms, worst_ms)
-  over 1 s    reads that took, or had been open for, more than a second (over_1s); over 10 s likewise, given from --seconds 10 on (over_10s)
+  p50 … worst latency from the scheduled arrival to the last row, in ms; about 1 ms of it is the
+              timer's. A read still open at the end counts with its age, an error doesn't count
+              (p50_ms, p99_ms, p999_ms, worst_ms)
+  over 1 s    reads that took, or had been open for, more than a second (over_1s); over 10 s
+              likewise, given from --seconds 10 on (over_10s)
   errors      reads that failed, or brought too few rows (errors)
   unfinished  reads still open half a second after the last arrival (unfinished)
-  bad share   of the calls since the fault began, how many reached the faulty server, counted there (bad_share, 0 to 1)
+  bad share   of the calls since the fault began, how many reached the faulty server, counted
+              there (bad_share, 0 to 1)
   channels    connections at the end (channels)
-  CPU s       CPU time of the contender's process during the load, client and transport (cpu_s)
+  CPU s       CPU time of the contender's process during the load (cpu_s)
   RSS MiB     its largest resident set (rss_mib)
 
 Examples:
@@ -185,7 +154,7 @@ impl Arguments {
     pub async fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Demo(demo) => return demo.run().await,
-            Command::Bench(Bench::Penalty(bench)) => bench.run().await?,
+            Command::Bench(bench) => bench.run().await?,
             Command::BenchServers => bench::serve().await?,
             Command::Serve(filling) => serve(filling.rows()).await?,
             Command::Proxy(front) => proxy(front.upstream()?, front.filling.rows()).await?,
@@ -260,7 +229,7 @@ fn chosen<T: Copy + PartialEq>(named: Vec<T>, all: &[T]) -> Vec<T> {
         .collect()
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     between(text, 0.5, 3600.0)
 }
 

@@ -3,6 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use steadfast_testkit::alloc::CountingAllocator;
+
+/// Counts only for the benches that ask for it; for everything else it is the system's allocator.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::on_demand();
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -82,11 +82,11 @@ impl Fleet {
             id,
             owner: meter.owner(),
         });
-        let mut state = self.state();
-        let member = state.policy.join(now().into_std());
-        state.voices.insert(member, Arc::clone(&voice));
-        drop(state);
-        self.act();
+        let member = self.change(|state| {
+            let member = state.policy.join(now().into_std());
+            state.voices.insert(member, Arc::clone(&voice));
+            member
+        });
         Enrolment(Arc::new(Channel {
             fleet: Arc::clone(self),
             voice,
@@ -103,35 +103,46 @@ impl Fleet {
     /// A failure of one channel. Says whether it counts: outside a runtime there is no timer that could
     /// end the window, so it doesn't.
     fn fail(self: &Arc<Self>, member: Member) -> bool {
-        let mut state = self.state();
-        if state.timer.is_none() && Handle::try_current().is_err() {
-            return false;
-        }
-        let now = now().into_std();
-        if !state.policy.is_penalised(member) {
-            state.look_around(now);
-        }
-        let before = state.policy.next_deadline();
-        state.policy.on_failure(member, now);
-        let after = state.policy.next_deadline();
-        let spawn = state.timer.is_none() && after.is_some();
-        if spawn {
-            state.timers += 1;
-            state.timer = Some(state.timers);
-        }
-        let number = state.timers;
-        drop(state);
-        self.act();
-        if spawn {
-            tokio::spawn(expire(Timer {
+        let runtime = Handle::try_current().ok();
+        let (counts, spawn) = self.change(|state| {
+            if state.timer.is_none() && runtime.is_none() {
+                return (false, None);
+            }
+            let now = now().into_std();
+            if !state.policy.is_penalised(member) {
+                state.look_around(now);
+            }
+            state.policy.on_failure(member, now);
+            let needed = state.timer.is_none() && state.policy.next_deadline().is_some();
+            if needed {
+                state.timers += 1;
+                state.timer = Some(state.timers);
+            }
+            (true, state.timer.filter(|_| needed))
+        });
+        if let (Some(number), Some(runtime)) = (spawn, runtime) {
+            runtime.spawn(expire(Timer {
                 fleet: Arc::downgrade(self),
                 bell: Arc::clone(&self.bell),
                 number,
             }));
-        } else if after < before {
+        }
+        counts
+    }
+
+    /// Tells the policy something, carries out what it decides, and wakes the timer if it sleeps too
+    /// long for it.
+    fn change<R>(&self, tell: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state();
+        let before = state.policy.next_deadline();
+        let result = tell(&mut state);
+        let sooner = state.timer.is_some() && state.policy.next_deadline() < before;
+        drop(state);
+        self.act();
+        if sooner {
             self.bell.notify_one();
         }
-        true
+        result
     }
 
     /// The timer's turn: says when its next one is. With `None`, the timer is no more.
@@ -264,8 +275,7 @@ impl Enrolment {
 impl Drop for Enrolment {
     fn drop(&mut self) {
         let Channel { fleet, member, .. } = &*self.0;
-        fleet.state().policy.leave(*member, now().into_std());
-        fleet.act();
+        fleet.change(|state| state.policy.leave(*member, now().into_std()));
     }
 }
 

@@ -1,5 +1,12 @@
 //! The settings of a whole stack.
 
+mod env;
+#[cfg(feature = "serde")]
+mod file;
+mod names;
+mod settings;
+mod value;
+
 use steadfast_balance::BalanceConfig;
 use steadfast_core::ConfigError;
 use steadfast_egress::{EgressConfig, Keepalive};
@@ -8,7 +15,48 @@ use steadfast_penalty::PenaltyConfig;
 /// The settings of all layers of a [`Pool`](crate::Pool), validated together when it is built.
 ///
 /// Write `..Config::default()` behind what you set: layers are added with new features.
-#[derive(Clone, Debug, Default)]
+///
+/// # Where settings come from
+/// From code, from a file, and from the environment, which is read when the pool is built and has the last
+/// word: see [`Config::with_env`]. All three have the same names, `balance.max` in a file being
+/// `STEADFAST_BALANCE_MAX` in the environment, and the same rules:
+///
+/// - What isn't given has its default, or the preset's.
+/// - A time has its unit, such as `5s` or `1h 30m`.
+/// - `none` switches off what can be off: `balance.max_age`, `egress.keepalive`.
+/// - A name that isn't known is an error that names the nearest one; one that was retired is ignored, and
+///   warned of once with what replaced it.
+///
+/// Two settings of the layers have no name here, because they follow another: `penalty.name` is
+/// `balance.name`, and `egress.connect_budget` is `balance.connect_budget`.
+///
+/// # What can be switched off
+/// `penalty.enabled = false` takes the penalty away: no failure leaves a trace. `balance` can't be off,
+/// since it is what makes one service of many channels; [`BalanceConfig::fixed`] takes the sizing away.
+/// `egress` is no layer: it makes the connections.
+///
+/// # Files
+/// With the feature `serde` a `Config` can be read from and written to any format that describes itself:
+/// TOML, JSON, YAML. `docs/steadfast.example.toml` has every setting, with its default, range and reason.
+#[cfg_attr(feature = "serde", doc = "```")]
+#[cfg_attr(not(feature = "serde"), doc = "```text")]
+/// let config: steadfast::Config = toml::from_str(
+///     r#"
+///     preset = "bigtable" # what isn't set below is as in Config::bigtable()
+///
+///     [balance]
+///     max = 100
+///     max_age = "none"
+///
+///     [egress.keepalive]
+///     interval = "1m"
+///     "#,
+/// )?;
+/// assert_eq!((config.balance.initial, config.balance.max), (10, 100));
+/// assert_eq!(config.balance.max_age, None);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Size, dials, ageing and draining.
     pub balance: BalanceConfig,

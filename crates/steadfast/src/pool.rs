@@ -99,6 +99,7 @@ impl Pool {
                 ConfigError::new("endpoint", cause, "an absolute http or https URI")
             }),
             config: Config::default(),
+            env: true,
             places: None,
             per_place: None,
         }
@@ -157,15 +158,25 @@ type PerPlace = Arc<dyn Fn(&Place) -> Result<Endpoint, BoxError> + Send + Sync>;
 pub struct PoolBuilder {
     endpoint: Result<Endpoint, ConfigError>,
     config: Config,
+    env: bool,
     places: Option<Places>,
     per_place: Option<PerPlace>,
 }
 
 impl PoolBuilder {
-    /// The settings of all layers. Default [`Config::default`].
+    /// The settings of all layers. Default [`Config::default`]. What the environment says comes on top
+    /// when the pool is built: [`Config::with_env`].
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Leaves the environment out: the settings are those of [`PoolBuilder::config`]. For pools that
+    /// operators shouldn't change, and for tests.
+    #[must_use]
+    pub fn without_env(mut self) -> Self {
+        self.env = false;
         self
     }
 
@@ -191,12 +202,18 @@ impl PoolBuilder {
         self
     }
 
-    /// The pool.
+    /// The pool. The environment is read here, once.
     ///
     /// # Errors
-    /// A setting out of its range: field, value and range; or an endpoint that can't be dialled.
+    /// A setting out of its range: field or variable, value and range; or an endpoint that can't be
+    /// dialled.
     pub fn build(self) -> Result<Pool, ConfigError> {
-        let config = self.config.joined()?;
+        let config = if self.env {
+            self.config.with_env()?
+        } else {
+            self.config
+        };
+        let config = config.joined()?;
         let endpoint = self.endpoint?;
         let own = Egress::new(endpoint.clone(), config.egress.clone())?;
         let egress = match (self.per_place, &self.places) {
@@ -231,6 +248,7 @@ impl fmt::Debug for PoolBuilder {
         f.debug_struct("PoolBuilder")
             .field("endpoint", &self.endpoint)
             .field("config", &self.config)
+            .field("env", &self.env)
             .field("places", &self.places)
             .finish_non_exhaustive()
     }

@@ -16,12 +16,13 @@ use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     hint::black_box,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
+static DEMANDED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     // Constant and without a destructor, so that reading them never allocates: the allocator itself does it.
@@ -34,13 +35,30 @@ thread_local! {
 /// An allocation counts when it succeeds; a reallocation counts as one allocation of the new size, whether or not the memory
 /// moved. Freeing counts only towards [`live_bytes`].
 #[derive(Debug, Default)]
-pub struct CountingAllocator(());
+pub struct CountingAllocator {
+    on_demand: bool,
+}
 
 impl CountingAllocator {
     /// An allocator for a `#[global_allocator]` static.
     pub const fn new() -> Self {
-        Self(())
+        Self { on_demand: false }
     }
+
+    /// An allocator that counts only while [`count_on_demand`] is on: for a program that measures other things too, and then is not
+    /// to pay for the counting. [`live_bytes`] has no meaning under it.
+    pub const fn on_demand() -> Self {
+        Self { on_demand: true }
+    }
+
+    fn counts(&self) -> bool {
+        !self.on_demand || DEMANDED.load(Relaxed)
+    }
+}
+
+/// Switches the counting of a [`CountingAllocator::on_demand`] on or off; at first it is off.
+pub fn count_on_demand(on: bool) {
+    DEMANDED.store(on, Relaxed);
 }
 
 fn allocated(bytes: usize) {
@@ -65,7 +83,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is `System`'s too.
         let memory = unsafe { System.alloc(layout) };
-        if !memory.is_null() {
+        if !memory.is_null() && self.counts() {
             allocated(layout.size());
             moved(0, layout.size());
         }
@@ -75,7 +93,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as for `alloc`.
         let memory = unsafe { System.alloc_zeroed(layout) };
-        if !memory.is_null() {
+        if !memory.is_null() && self.counts() {
             allocated(layout.size());
             moved(0, layout.size());
         }
@@ -85,13 +103,15 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: the memory came from one of these methods, hence from `System`, with this layout.
         unsafe { System.dealloc(memory, layout) };
-        moved(layout.size(), 0);
+        if self.counts() {
+            moved(layout.size(), 0);
+        }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as for `dealloc`; the caller vouches for the new size.
         let memory = unsafe { System.realloc(memory, layout, size) };
-        if !memory.is_null() {
+        if !memory.is_null() && self.counts() {
             allocated(size);
             moved(layout.size(), size);
         }

@@ -80,9 +80,10 @@ async fn the_longest_deadline_is_harmless() {
 #[tokio::test(start_paused = true)]
 async fn a_place_goes_to_a_call_that_has_none() {
     let net = Net::new();
+    net.set("early", Dial::After(Duration::from_secs(1)));
     net.set("late", Dial::Hangs);
     let config = BalanceConfig {
-        max_requests: 2,
+        max_requests: 3,
         ..BalanceConfig::fixed(2)
     };
     let pool = net.pool_at(config, Places::list(["early", "late"]));
@@ -90,25 +91,31 @@ async fn a_place_goes_to_a_call_that_has_none() {
         let pool = pool.clone();
         tokio::spawn(async move { call(&pool, "/held").await })
     };
-    let mut held = [
-        call(&pool, "/held").await.ok(),
-        call(&pool, "/held").await.ok(),
-    ];
-    let first = start();
+    let mut calls: Vec<_> = (0..5).map(|_| start()).collect();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut held = Vec::new();
+    for call in calls.drain(..3) {
+        held.push(call.await.unwrap().unwrap());
+    }
+    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![3], 2));
+    let early = pool.snapshot().channels[0].id;
+    net.set_readiness(early, Readiness::Pending);
+    // The next one gets the place, and waits for the channel to be ready; another one comes after it.
+    held.pop();
     settle().await;
-    net.set_readiness(pool.snapshot().channels[0].id, Readiness::Pending);
-    held[0] = None;
+    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![3], 1));
+    calls.push(start());
     settle().await;
-    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![2], 0));
-    let second = start();
-    settle().await;
-    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![2], 1));
-    held[1] = None;
-    settle().await;
-    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![2], 0));
-    net.set_readiness(pool.snapshot().channels[0].id, Readiness::Ready);
-    first.await.unwrap().unwrap();
-    second.await.unwrap().unwrap();
+    assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![3], 2));
+    for waiting in [1, 0] {
+        held.pop();
+        settle().await;
+        assert_eq!((loads(&pool), pool.snapshot().waiting), (vec![3], waiting));
+    }
+    net.set_readiness(early, Readiness::Ready);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
 }
 
 /// B7: no call fails on a pool whose dials all succeed, however the first channels and the first calls meet.
@@ -165,6 +172,22 @@ async fn a_waiting_warm_holds_the_size() {
     net.set("a", Dial::Works);
     smaller.await.unwrap().unwrap();
     assert_eq!(pool.snapshot().channels.len(), 8);
+}
+
+/// B3, B6: and no channel is removed under a `warm` that waits, to be dialled again at once.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_warm_churns_nothing() {
+    let net = Net::new();
+    net.set("b", Dial::Hangs);
+    let pool = net.pool_at(BalanceConfig::default(), Places::list(["a", "b"]));
+    let warming = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.warm(10).await }
+    });
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(net.dials("a"), 5);
+    net.set("b", Dial::Works);
+    warming.await.unwrap().unwrap();
 }
 
 /// B10: a pool without places closes too: connectivity says so, and a `warm` that waits ends.
@@ -238,16 +261,28 @@ async fn a_refused_call_marks_its_attempt() {
 async fn a_place_that_comes_and_goes_costs_nothing() {
     let (sender, places) = tokio::sync::watch::channel(vec![Place::new("a")]);
     let net = Net::new();
-    let pool = net.pool_at(BalanceConfig::fixed(4), Places::watch(places));
-    pool.warm(4).await.unwrap();
+    let config = BalanceConfig {
+        initial: 8,
+        ..BalanceConfig::default()
+    };
+    let pool = net.pool_at(config, Places::watch(places));
+    pool.warm(8).await.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..50 {
+        held.push(call(&pool, "/held").await.unwrap());
+    }
     net.set("b", Dial::Hangs);
     sender.send(vec![Place::new("a"), Place::new("b")]).unwrap();
     tokio::time::sleep(3 * MINUTE).await;
-    assert!(net.dials("b") > 1, "one is moving");
+    assert_eq!(pool.snapshot().connecting.len(), 1);
+    assert!(net.dials("b") > 20, "its own, and one that is moving");
     sender.send(vec![Place::new("a")]).unwrap();
+    settle().await;
+    assert_eq!(pool.snapshot().draining.len(), 0);
+    assert_eq!(pool.snapshot().in_flight(), 50);
+    let hung = net.dials("b");
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(pool.snapshot().channels.len(), 4);
-    assert_eq!(net.dials("a"), 4);
+    assert_eq!(net.dials("b"), hung, "the move was given up");
 }
 
 fn runtime() -> Runtime {
@@ -279,7 +314,7 @@ fn waiting_survives_the_end_of_the_runtime() {
             async move { call(&pool, "/ok").await.map(drop) }
         });
         settle().await;
-        drop(first);
+        first.shutdown_background();
         let answer = tokio::time::timeout(HANG, waiting).await.unwrap();
         answer.unwrap().unwrap();
     });
@@ -294,10 +329,31 @@ fn waiting_survives_the_end_of_the_runtime() {
             async move { pool.warm(2).await }
         });
         settle().await;
-        drop(first);
+        first.shutdown_background();
         let warm = tokio::time::timeout(HANG, warming).await.unwrap();
         warm.unwrap().unwrap();
     });
+}
+
+/// B10: a pool that starts again on another runtime knows nothing of what was before: neither that dials
+/// failed, nor that channels were ready.
+#[test]
+fn a_new_runtime_begins_anew() {
+    let net = Net::new();
+    net.set("a", Dial::Refuses);
+    let pool = net.pool(BalanceConfig::fixed(2));
+    drop(started_elsewhere(&pool, "/ok"));
+    assert_eq!(*pool.connectivity().borrow(), Connectivity::Failing);
+    net.set("a", Dial::Works);
+    runtime().block_on(call(&pool, "/ok")).unwrap();
+    assert_eq!(*pool.connectivity().borrow(), Connectivity::Ready);
+    net.set("a", Dial::Hangs);
+    runtime().block_on(async {
+        let warm = tokio::time::timeout(Duration::from_millis(50), pool.warm(2));
+        warm.await.unwrap_err();
+    });
+    assert_eq!(*pool.connectivity().borrow(), Connectivity::Connecting);
+    assert_eq!(net.alive.load(Ordering::SeqCst), 0);
 }
 
 /// B10: `close` ends when the pool's runtime ends meanwhile, or ended before; no channel is kept.
@@ -318,7 +374,7 @@ fn closing_survives_the_end_of_the_runtime() {
                 async move { pool.close(MINUTE).await }
             });
             settle().await;
-            drop(first);
+            first.into_iter().for_each(Runtime::shutdown_background);
             let report = tokio::time::timeout(HANG, closing).await.unwrap().unwrap();
             assert_eq!((report.finished, report.cut), (0, 1));
         });

@@ -121,6 +121,23 @@ async fn a_burst_spreads_exactly() {
     assert_eq!(loads(&pool), [40; 10]);
 }
 
+/// B2: calls that end before the next one begins all find channels that are equal: they go round.
+#[tokio::test(start_paused = true)]
+async fn equals_take_turns() {
+    let net = Net::new();
+    let pool = net.pool(BalanceConfig::fixed(4));
+    pool.warm(4).await.unwrap();
+    for _ in 0..400 {
+        call(&pool, "/ok").await.unwrap();
+    }
+    let channels = pool.snapshot().channels;
+    let picks: Vec<_> = channels.iter().map(|channel| channel.picks).collect();
+    assert!(
+        picks.iter().all(|picks| (50..150).contains(picks)),
+        "{picks:?}"
+    );
+}
+
 /// B2: the same from two threads at once: at most 45 on any channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_from_two_threads_spreads() {

@@ -209,6 +209,45 @@ async fn sized_by_the_peak_of_open_bodies() {
     }
 }
 
+/// B3: the peak is the highest number in flight at once, to the one: 101 need a fifth channel, 100 don't.
+#[tokio::test(start_paused = true)]
+async fn the_peak_is_exact() {
+    for (peak, size) in [(100, 4), (101, 6)] {
+        let net = Net::new();
+        let pool = net.pool(BalanceConfig::default());
+        pool.warm(4).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..peak {
+            held.push(call(&pool, "/held").await.unwrap());
+        }
+        held.clear();
+        tokio::time::sleep(MINUTE).await;
+        settle().await;
+        assert_eq!(pool.snapshot().size(), size, "after a peak of {peak}");
+    }
+}
+
+/// B5, B7: a call that waits for the readiness of a channel whose place is removed goes elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_leaves_a_channel_that_drains() {
+    let (sender, places) = watch::channel(vec![Place::new("a")]);
+    let net = Net::new();
+    let pool = net.pool_at(BalanceConfig::fixed(1), Places::watch(places));
+    pool.warm(1).await.unwrap();
+    let id = pool.snapshot().channels[0].id;
+    net.set_readiness(id, Readiness::Pending);
+    let waiting = tokio::spawn({
+        let pool = pool.clone();
+        async move { call(&pool, "/ok").await.map(drop) }
+    });
+    settle().await;
+    sender.send(vec![Place::new("b")]).unwrap();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(net.served(id), 0);
+    settle().await;
+    assert!(pool.snapshot().draining.is_empty());
+}
+
 /// B10, S4: `close` refuses new calls, lets open ones end for the grace period, ends the rest with the
 /// local mark, and says how many of each.
 #[tokio::test(start_paused = true)]
@@ -241,7 +280,7 @@ async fn close_reports_what_was_cut() {
     assert_eq!((report.finished, report.cut), (1, 1));
     assert_eq!(
         local(&reader.await.unwrap().unwrap_err()).0,
-        LocalKind::Drained
+        LocalKind::Closed
     );
     assert_eq!(*pool.connectivity().borrow(), Connectivity::Closed);
     assert_eq!(net.alive.load(Ordering::SeqCst), 0);
@@ -358,6 +397,25 @@ async fn an_unanswered_probe_admits_nothing() {
             "{path}: {text}"
         );
     }
+}
+
+/// B6: dial and probe share one budget.
+#[tokio::test(start_paused = true)]
+async fn a_probe_has_what_is_left_of_the_budget() {
+    let net = Net::new();
+    net.set("a", Dial::After(Duration::from_secs(6)));
+    let layer = BalanceLayer::new(BalanceConfig::fixed(1)).unwrap();
+    let layer = layer.places(Places::list(["a"]));
+    let pool = layer
+        .warm_up(|_: &Place| Ok(request("/headless")))
+        .layer(net.factory());
+    let began = now();
+    let mut connectivity = pool.connectivity();
+    let warming = tokio::spawn(async move { pool.warm(1).await });
+    let failing = connectivity.wait_for(|now| *now == Connectivity::Failing);
+    failing.await.unwrap();
+    assert_eq!((now() - began).as_secs(), 10);
+    warming.abort();
 }
 
 /// B6: a probe that can't be prepared neither admits nor condemns: the same connection is asked again.

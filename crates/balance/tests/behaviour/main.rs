@@ -4,9 +4,15 @@
     reason = "the modules of one test binary share the items of `common`"
 )]
 
+use steadfast_testkit::alloc::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
+
 mod common;
 mod edges;
 mod growth;
 mod in_flight;
 mod life;
+mod observe;
 mod waiting;

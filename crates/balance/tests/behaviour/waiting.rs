@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{Dial, Net, Readiness, call, local, request, send, settle};
 use steadfast_balance::{BalanceConfig, Connectivity, Places};
-use steadfast_core::{BoxError, LocalKind, Metered, NewChannel, Place, Standing, now};
+use steadfast_core::{BoxError, LocalKind, Metered, NewChannel, Place, Prefer, Standing, now};
 use tower::Layer;
 
 fn config() -> BalanceConfig {
@@ -252,6 +252,61 @@ async fn quarantined_channels_are_not_picked() {
     );
     owners[0].set_standing(Standing::Open);
     call(&pool, "/ok").await.unwrap();
+}
+
+/// B3, B9: a charge is no demand, and a channel that is held back isn't used for being preferred.
+#[tokio::test(start_paused = true)]
+async fn charges_and_preferences() {
+    let (meters, mut made) = tokio::sync::mpsc::unbounded_channel();
+    let net = Net::new();
+    let layer = steadfast_balance::BalanceLayer::new(BalanceConfig::default()).unwrap();
+    let layer = layer.places(Places::list(["a"]));
+    let pool = layer.layer(Shuttable(net.clone(), meters));
+    pool.warm(4).await.unwrap();
+    let mut owners = Vec::new();
+    for _ in 0..4 {
+        owners.push(made.recv().await.unwrap().owner());
+    }
+    owners.iter().for_each(|owner| owner.set_charge(1_000));
+    call(&pool, "/ok").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(pool.snapshot().size(), 4);
+    owners.iter().for_each(|owner| owner.set_charge(0));
+    for standing in [Standing::Reserve, Standing::Shut] {
+        owners[0].set_standing(standing);
+        let channels = pool.snapshot().channels;
+        let held_back = channels.iter().find(|c| c.standing == standing).unwrap().id;
+        let before = net.served(held_back);
+        for _ in 0..10 {
+            let mut request = request("/ok");
+            request.extensions_mut().insert(Prefer(held_back));
+            send(&pool, request).await.unwrap();
+        }
+        assert_eq!(net.served(held_back), before, "{standing:?}");
+    }
+}
+
+/// B7, B9: a preferred channel takes no more than its maximum of the waiting calls either.
+#[tokio::test(start_paused = true)]
+async fn a_preferred_channel_is_not_swamped() {
+    let net = Net::new();
+    net.set("early", Dial::After(Duration::from_secs(1)));
+    net.set("late", Dial::Hangs);
+    let pool = net.pool_at(config(), Places::list(["early", "late"]));
+    let start = |request| {
+        let pool = pool.clone();
+        tokio::spawn(async move { send(&pool, request).await })
+    };
+    let _calls: Vec<_> = (0..30).map(|_| start(request("/held"))).collect();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let early = pool.snapshot().channels[0].clone();
+    assert_eq!((early.in_flight, pool.snapshot().waiting), (25, 5));
+    let mut preferring = request("/held");
+    preferring.extensions_mut().insert(Prefer(early.id));
+    let _call = start(preferring);
+    settle().await;
+    let early = pool.snapshot().channels[0].clone();
+    assert_eq!((early.in_flight, pool.snapshot().waiting), (25, 6));
 }
 
 /// B7: a call that waits for the readiness of a channel which is then shut goes to another one.

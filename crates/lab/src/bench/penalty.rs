@@ -15,7 +15,6 @@ use std::{
 };
 
 use comfy_table::Table;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use steadfast::{BalanceConfig, BoxError, Config, PenaltyConfig, PenaltyMode, Places, Pool};
 use steadfast_proto::{HelloRequest, greeter_client::GreeterClient};
@@ -26,7 +25,7 @@ use tonic::{
 };
 use tower::Service;
 
-use super::servers::Servers;
+use super::{median, progress, servers::Servers, table_of};
 use crate::{
     clock::now,
     error::{Error, Result},
@@ -81,10 +80,7 @@ pub(crate) struct Row {
 pub(crate) async fn run(program: &Path, seconds: f64, runs: usize) -> Result<Vec<Row>> {
     let mut servers = Servers::start(program).await?;
     let steps = (CALLERS.len() * CONTENDERS.len() * runs) as u64;
-    let bar = ProgressBar::new(steps).with_style(
-        ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} (about {eta} left)")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let bar = progress(steps);
     let mut rows = Vec::new();
     for callers in CALLERS {
         let mut measured = vec![Vec::new(); CONTENDERS.len()];
@@ -110,11 +106,6 @@ pub(crate) async fn run(program: &Path, seconds: f64, runs: usize) -> Result<Vec
     bar.finish_and_clear();
     servers.end().await;
     Ok(rows)
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The failing server's share, and successes a second.
@@ -245,12 +236,10 @@ impl fmt::Display for Contender {
 
 /// The rows for people: a line per contender, two columns per number of callers.
 pub(crate) fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
     let heads = CALLERS
         .iter()
         .flat_map(|callers| [format!("{callers}: bad"), "ok/s".to_owned()]);
-    table.set_header(std::iter::once("callers".to_owned()).chain(heads));
+    let mut table = table_of(std::iter::once("callers".to_owned()).chain(heads));
     for contender in CONTENDERS {
         let own = rows.iter().filter(|row| row.contender == contender);
         let cells = own.flat_map(|row| {

@@ -2,8 +2,7 @@
 
 #![allow(
     dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
+    reason = "each test file uses a part of it, so an expectation would fail in some"
 )]
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::bigtable_client::BigtableClient;
@@ -17,9 +16,9 @@ use steadfast_lab::server::Embedded;
 use tonic::Status;
 use tonic::transport::Channel;
 
-pub const TABLE: &str = "projects/p/instances/i/tables/t";
+pub(crate) const TABLE: &str = "projects/p/instances/i/tables/t";
 
-pub async fn client(server: &Embedded) -> BigtableClient<Channel> {
+pub(crate) async fn client(server: &Embedded) -> BigtableClient<Channel> {
     let endpoint = Channel::from_shared(format!("http://{}", server.address())).unwrap();
     BigtableClient::new(
         endpoint
@@ -29,7 +28,7 @@ pub async fn client(server: &Embedded) -> BigtableClient<Channel> {
     )
 }
 
-pub fn set(value: &str, timestamp: i64) -> Mutation {
+pub(crate) fn set(value: &str, timestamp: i64) -> Mutation {
     let cell = SetCell {
         family_name: "cf".into(),
         column_qualifier: b"q".to_vec(),
@@ -41,7 +40,7 @@ pub fn set(value: &str, timestamp: i64) -> Mutation {
     }
 }
 
-pub async fn write(client: &mut BigtableClient<Channel>, keys: &[&str]) {
+pub(crate) async fn write(client: &mut BigtableClient<Channel>, keys: &[&str]) {
     let entries = keys.iter().map(|key| mutate_rows_request::Entry {
         row_key: key.as_bytes().to_vec(),
         mutations: vec![set(key, 1000)],
@@ -68,7 +67,7 @@ pub async fn write(client: &mut BigtableClient<Channel>, keys: &[&str]) {
 }
 
 /// The keys of the rows in the order in which they came.
-pub async fn keys(
+pub(crate) async fn keys(
     client: &mut BigtableClient<Channel>,
     request: ReadRowsRequest,
 ) -> Result<Vec<String>, Status> {

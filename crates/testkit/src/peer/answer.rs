@@ -65,6 +65,9 @@ pub enum Step {
         /// The debug data.
         debug: Bytes,
     },
+    /// Writes nothing more, and answers the next bytes from the client with a TCP reset: a load balancer that has forgotten the
+    /// connection.
+    Forget,
     /// Writes out what is queued, then closes the peer's side of the connection (FIN). Nothing is written after it.
     Fin,
     /// Writes out what is queued, then resets the TCP connection.

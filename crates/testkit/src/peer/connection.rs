@@ -4,12 +4,11 @@ use super::{
     Accept, PeerState, Script,
     link::{End, Link},
     stream::{Command, Context},
+    transport::Transport,
 };
-use socket2::SockRef;
-use std::time::Duration;
+use crate::clock::now;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    io::{AsyncReadExt, AsyncWriteExt, split},
     sync::{mpsc, watch},
     time,
 };
@@ -37,8 +36,8 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn run(
-    mut socket: TcpStream,
+pub(super) async fn run<T: Transport>(
+    mut socket: T,
     script: Script,
     context: Context,
     commands: mpsc::Receiver<Command>,
@@ -47,8 +46,7 @@ pub(super) async fn run(
         number: context.number,
         state: context.state.clone(),
     };
-    // Frames must leave one by one, or the faults between them would not be seen; a failure only means a closed socket.
-    let _ = socket.set_nodelay(true);
+    socket.begin();
     let end = match &script.accept {
         Accept::Serve => serve(&mut socket, script, context, commands).await,
         Accept::Fin => End::Fin,
@@ -58,9 +56,7 @@ pub(super) async fn run(
     };
     match end {
         End::Closed => {}
-        End::TcpReset => {
-            let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
-        }
+        End::TcpReset => socket.reset(),
         End::Fin => {
             let _ = socket.shutdown().await;
             drop(open);
@@ -71,7 +67,7 @@ pub(super) async fn run(
     }
 }
 
-async fn greet(socket: &mut TcpStream, text: &str) -> End {
+async fn greet<T: Transport>(socket: &mut T, text: &str) -> End {
     let mut first = [0; 1024];
     match socket.read(&mut first).await {
         Ok(1..) if socket.write_all(text.as_bytes()).await.is_ok() => End::Fin,
@@ -79,18 +75,20 @@ async fn greet(socket: &mut TcpStream, text: &str) -> End {
     }
 }
 
-async fn drain(socket: &mut TcpStream) {
+async fn drain<T: Transport>(socket: &mut T) {
     let mut scrap = vec![0; 16 * 1024];
     while let Ok(1..) = socket.read(&mut scrap).await {}
 }
 
-async fn serve(
-    socket: &mut TcpStream,
+async fn serve<T: Transport>(
+    socket: &mut T,
     script: Script,
     context: Context,
     mut commands: mpsc::Receiver<Command>,
 ) -> End {
-    let (mut read, mut write) = socket.split();
+    let (mut read, mut write) = split(socket);
+    let forget_after = script.forget_after;
+    let mut last = now();
     let delay = time::sleep(script.settings.delay);
     tokio::pin!(delay);
     let mut started = script.settings.delay.is_zero();
@@ -103,9 +101,11 @@ async fn serve(
             return end;
         }
         let closing = link.end.is_some();
+        let idles = forget_after.filter(|_| link.is_idle());
         tokio::select! {
             () = &mut delay, if !started => started = true,
             written = write.write_buf(&mut link.out), if started && !link.out.is_empty() => {
+                last = now();
                 if written.is_err() {
                     // The client closed, but what it said before, a GOAWAY perhaps, may still be there to read.
                     link.fall_silent();
@@ -115,11 +115,14 @@ async fn serve(
                 link.command(command);
             }
             seen = read.read_buf(&mut link.reader.bytes), if !closing && link.out.len() < READ_LIMIT => {
+                last = now();
                 match seen {
+                    Ok(_) if link.forgotten => return End::TcpReset,
                     Ok(1..) => link.received(),
                     _ => return End::Closed,
                 }
             }
+            () = time::sleep_until(last + idles.unwrap_or_default()), if idles.is_some() => link.forget(),
         }
     }
 }

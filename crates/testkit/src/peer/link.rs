@@ -45,6 +45,9 @@ pub(super) struct Link {
     pub(super) admitted: Option<u32>,
     /// Nothing is written any more: by the script, or because the client has closed.
     deaf: bool,
+    /// The next bytes from the client are answered with a reset.
+    pub(super) forgotten: bool,
+    answers: u64,
     pub(super) last_ping: Option<Instant>,
 }
 
@@ -78,6 +81,8 @@ impl Link {
             highest: 0,
             admitted: None,
             deaf: script.deaf_after == Some(0),
+            forgotten: false,
+            answers: 0,
             last_ping: None,
             script,
         }
@@ -123,9 +128,22 @@ impl Link {
                 self.tasks
                     .spawn(stream::answer(self.context.clone(), 0, phase, answer));
             }
+            Command::Forget => self.forget(),
             Command::Fin => self.end = Some(End::Fin),
             Command::TcpReset => self.end = Some(End::TcpReset),
         }
+    }
+
+    /// Whether an answer was given, and nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.answers > 0 && self.phases.is_empty() && self.out.is_empty() && !self.forgotten
+    }
+
+    /// Writes nothing more but what is queued, and answers the client's next bytes with a reset.
+    pub(super) fn forget(&mut self) {
+        self.deaf = true;
+        self.forgotten = true;
+        self.note(|connection| connection.forgotten = true);
     }
 
     /// Nothing can be written any more.
@@ -168,6 +186,7 @@ impl Link {
             }
             answers = connection.answers;
         });
+        self.answers = answers;
         self.deaf |= self.script.deaf_after.is_some_and(|limit| answers >= limit);
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Script`] decides how a connection is treated (at accept, SETTINGS, PINGs) and which [`Answer`] each request gets; an
 //! answer is a list of [`Step`]s. [`Peer`] serves, and records all that it sees. The peer never judges the client: it keeps to
 //! the client's flow-control windows, acknowledges SETTINGS and PINGs, returns the window of request bodies, and all else is
-//! the script's. It uses real sockets, so a test with it must not pause tokio's clock.
+//! the script's. It uses real sockets, so a test with it must not pause tokio's clock; [`Peer::serve`] is for tests that do.
 //!
 //! | named script | what a client meets |
 //! |---|---|
@@ -21,27 +21,32 @@
 //! | [`Script::http`], [`Script::http1`] | not gRPC, or not HTTP/2 |
 //! | [`Script::trail`], [`Script::truncated`] | unusual trailers, half a message |
 //! | [`Script::gap`] | a stream with silence between its messages |
-//! | [`ClosedPort`], [`never()`] | a refused connection, a connect that never ends |
+//! | [`Script::big`], [`Script::zip_bomb`] | a message over any limit, one that is so only when it is unpacked |
+//! | [`Script::forgotten`] | a load balancer that forgot the connection, and resets it at the next packet |
+//! | [`Script::tls_mute`] | TCP is accepted, the TLS handshake never answered |
+//! | [`ClosedPort`], [`SynDrop`], [`never()`] | a refused connection, one whose SYN is dropped, a connect that never ends |
 
 mod answer;
 mod connection;
 mod dead;
 mod flow;
+mod hostile;
 mod incoming;
 mod link;
 mod named;
 mod script;
 mod state;
 mod stream;
+mod transport;
 
 pub use crate::wait::Hang;
 pub use answer::{Answer, GOOD_PAYLOAD, Last, Step, header_block};
-pub use dead::{ClosedPort, never};
+pub use dead::{ClosedPort, SynDrop, never};
 pub use named::{At, Then, Trail, Truncated};
 pub use script::{Accept, Ping, Script, Settings};
 pub use state::{Connection, Goaway, PeerState, Request, Reset};
 
-use crate::{listen::listen, wait::wait_until};
+use crate::{listen::listen, memory::Incoming, wait::wait_until};
 use flow::Flow;
 use std::{
     collections::HashMap,
@@ -52,11 +57,11 @@ use std::{
 };
 use stream::{Command, Context};
 use tokio::{
-    net::{TcpListener, TcpStream},
     sync::{Semaphore, mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time,
 };
+use transport::{Listener, Transport};
 
 /// Commands that may wait for the connection's task; a stream's task waits when there are more.
 const COMMANDS: usize = 64;
@@ -122,6 +127,25 @@ impl Peer {
     ) -> io::Result<Self> {
         let listener = listen(addr)?;
         let addr = listener.local_addr()?;
+        Ok(Self::on(listener, addr, scripts))
+    }
+
+    /// Serves the connections of a network in memory: see [`memory`](crate::memory). [`Peer::addr`] is 0.0.0.0:0 then.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    pub fn serve(
+        incoming: Incoming,
+        scripts: impl Fn(u64) -> Script + Send + Sync + 'static,
+    ) -> Self {
+        Self::on(incoming, (Ipv4Addr::UNSPECIFIED, 0).into(), scripts)
+    }
+
+    fn on<L: Listener>(
+        listener: L,
+        addr: SocketAddr,
+        scripts: impl Fn(u64) -> Script + Send + Sync + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared {
             state: watch::Sender::default(),
             scripts: Mutex::new(Arc::new(scripts)),
@@ -130,12 +154,12 @@ impl Peer {
         });
         let (stop, stopped) = oneshot::channel();
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), stopped));
-        Ok(Self {
+        Self {
             addr,
             shared,
             stop: Some(stop),
             accepting,
-        })
+        }
     }
 
     /// Where the peer listens.
@@ -266,14 +290,18 @@ impl Peer {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
+async fn accept<L: Listener>(
+    mut listener: L,
+    shared: Arc<Shared>,
+    mut stopped: oneshot::Receiver<()>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             _ = &mut stopped => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => {
+            accepted = listener.next() => match accepted {
+                Ok(socket) => {
                     connections.spawn(connect(socket, Arc::clone(&shared)));
                 }
                 // Out of descriptors: the wait leaves others the time to close some.
@@ -285,7 +313,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: oneshot
     connections.shutdown().await;
 }
 
-async fn connect(socket: TcpStream, shared: Arc<Shared>) {
+async fn connect<T: Transport>(socket: T, shared: Arc<Shared>) {
     /// Forgets the connection however its task ends.
     struct Live(Arc<Shared>, u64);
     impl Drop for Live {

@@ -1,6 +1,6 @@
 //! The named scripts: one constructor for each fault that a client may meet.
 
-use super::{Accept, Answer, Last, Ping, Script, Settings, Step};
+use super::{Accept, Answer, Last, Ping, Script, Settings, Step, hostile::zeros};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ impl Script {
     pub fn flow() -> Self {
         Self::new(|request| {
             if request.index < 3 {
-                Answer::message(big_payload(3 << 20))
+                Answer::message(zeros(3 << 20))
             } else {
                 Answer::good()
             }
@@ -282,17 +282,4 @@ fn opening(messages: usize) -> Vec<Step> {
     let mut steps = vec![Step::AwaitRequest, Step::headers()];
     steps.extend(std::iter::repeat_n(Step::good_message(), messages));
     steps
-}
-
-/// A message with `bytes` zero bytes in field 1, as an `EchoReply` has it.
-fn big_payload(bytes: usize) -> Bytes {
-    let mut message = vec![0x0a];
-    let mut length = bytes;
-    while length >= 0x80 {
-        message.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    message.push(length as u8);
-    message.resize(message.len() + bytes, 0);
-    message.into()
 }

@@ -1,5 +1,7 @@
 //! How the peer treats one connection.
 
+#[cfg(doc)]
+use super::Step;
 use super::{Answer, Request};
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -63,6 +65,7 @@ pub struct Script {
     pub(super) settings: Settings,
     pub(super) ping: Ping,
     pub(super) deaf_after: Option<u64>,
+    pub(super) forget_after: Option<Duration>,
     pub(super) window_updates: bool,
     pub(super) answers: Arc<Answers>,
 }
@@ -74,6 +77,7 @@ impl fmt::Debug for Script {
             .field("settings", &self.settings)
             .field("ping", &self.ping)
             .field("deaf_after", &self.deaf_after)
+            .field("forget_after", &self.forget_after)
             .field("window_updates", &self.window_updates)
             .finish_non_exhaustive()
     }
@@ -87,6 +91,7 @@ impl Script {
             settings: Settings::default(),
             ping: Ping::default(),
             deaf_after: None,
+            forget_after: None,
             window_updates: true,
             answers: Arc::new(answers),
         }
@@ -126,6 +131,12 @@ impl Script {
     /// but goes on reading. Default: never.
     pub fn deaf_after(mut self, answers: u64) -> Self {
         self.deaf_after = Some(answers);
+        self
+    }
+    /// Forgets the connection when it has answered on it and nothing was sent either way for this long: see [`Step::Forget`].
+    /// Default: never.
+    pub fn forget_after(mut self, idle: Duration) -> Self {
+        self.forget_after = Some(idle);
         self
     }
 }

@@ -78,6 +78,8 @@ pub struct Connection {
     pub pings: u64,
     /// Whether the client has acknowledged the peer's SETTINGS.
     pub settings_acknowledged: bool,
+    /// Whether the peer has forgotten the connection: see [`Step::Forget`](super::Step::Forget).
+    pub forgotten: bool,
     /// Bytes of DATA received.
     pub data_received: u64,
     /// Bytes of DATA sent: where this stops growing the client's windows are full.

@@ -35,6 +35,7 @@ pub(super) enum Command {
     },
     /// Perform these steps as stream 0.
     Run(Answer),
+    Forget,
     Fin,
     TcpReset,
 }
@@ -165,6 +166,7 @@ fn plain(step: Step, stream: u32) -> Command {
             last,
             debug,
         },
+        Step::Forget => Command::Forget,
         Step::Fin => Command::Fin,
         Step::TcpReset => Command::TcpReset,
         Step::Frame {

@@ -53,6 +53,7 @@ async fn treat(client: TcpStream, shared: Arc<Shared>) {
             number = state.connections.len() as u64;
             state.connections.push(ProxiedConnection {
                 open: true,
+                faults: settings.fresh.faults,
                 ..ProxiedConnection::default()
             });
         });

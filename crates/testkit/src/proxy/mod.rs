@@ -1,8 +1,10 @@
-//! A TCP proxy that fails on command: it freezes, delays, cuts and resets the connections that pass through it.
+//! A TCP proxy that fails on command: it freezes, mutes, delays, throttles, cuts and resets the connections that pass through
+//! it.
 //!
 //! It moves bytes between a client and one upstream address and knows nothing of their meaning, except that it counts the
-//! HTTP/2 HEADERS frames of the client, which tells how many requests went over a connection. It uses real sockets, so a test
-//! with it must not pause tokio's clock.
+//! HTTP/2 HEADERS frames of the client, which tells how many requests went over a connection, and that a mute goes by frames.
+//! It uses real sockets, so a test with it must not pause tokio's clock. With the feature `cli` it is a command too:
+//! `fault-proxy --help`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,11 +25,12 @@
 
 mod accept;
 mod count;
+mod lane;
 mod pump;
 mod state;
 
 pub use crate::wait::Hang;
-pub use state::{AcceptMode, ProxiedConnection, ProxyState, Which};
+pub use state::{AcceptMode, Faults, ProxiedConnection, ProxyState, Which};
 
 use crate::{listen::listen, wait::wait_until};
 use accept::accept;
@@ -52,9 +55,7 @@ enum End {
 /// What the test has asked of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
-    frozen: bool,
-    to_server: Duration,
-    to_client: Duration,
+    faults: Faults,
     end: Option<End>,
 }
 
@@ -169,19 +170,44 @@ impl FaultProxy {
 
     /// Stops moving bytes, both ways; the sockets stay open. A chunk that is being written at this moment may still go.
     pub fn freeze(&self, which: Which) {
-        self.change(which, |control| control.frozen = true);
+        self.change(which, |faults| faults.frozen = true);
     }
 
     /// Moves bytes again; those that came meanwhile are not lost.
     pub fn thaw(&self, which: Which) {
-        self.change(which, |control| control.frozen = false);
+        self.change(which, |faults| faults.frozen = false);
     }
 
     /// Holds each byte back this long, by its direction. Bytes that already wait keep their time. Default: zero.
     pub fn delay(&self, which: Which, to_server: Duration, to_client: Duration) {
-        self.change(which, |control| {
-            (control.to_server, control.to_client) = (to_server, to_client)
+        self.change(which, |faults| {
+            (faults.to_server, faults.to_client) = (to_server, to_client)
         });
+    }
+
+    /// Passes no request and no answer any more, and keeps the connection alive: the proxy answers the PINGs of both sides
+    /// itself, and lets SETTINGS pass. It follows HTTP/2 frames for that, and begins and ends between two of them; on a
+    /// connection that speaks something else, TLS included, nothing passes. What it holds is held in memory, without a limit.
+    pub fn mute(&self, which: Which) {
+        self.change(which, |faults| faults.muted = true);
+    }
+
+    /// Passes all again, first what was held.
+    pub fn unmute(&self, which: Which) {
+        self.change(which, |faults| faults.muted = false);
+    }
+
+    /// Passes at most so many bytes a second, in each direction; with 0 none. A mebibyte may wait for that, then the proxy reads
+    /// no more.
+    pub fn throttle(&self, which: Which, bytes_per_second: u64) {
+        self.change(which, |faults| {
+            faults.bytes_per_second = Some(bytes_per_second)
+        });
+    }
+
+    /// Passes bytes as fast as they come again.
+    pub fn unthrottle(&self, which: Which) {
+        self.change(which, |faults| faults.bytes_per_second = None);
     }
 
     /// Closes open connections (FIN), both ways. What the proxy still held is lost.
@@ -211,22 +237,20 @@ impl FaultProxy {
         }
     }
 
-    fn change(&self, which: Which, change: impl Fn(&mut Control)) {
+    fn change(&self, which: Which, change: impl Fn(&mut Faults)) {
         let mut settings = self.shared.settings();
-        match which {
-            Which::All => {
-                change(&mut settings.fresh);
-                settings
-                    .live
-                    .values()
-                    .for_each(|control| control.send_modify(&change));
-            }
-            Which::One(number) => {
-                settings
-                    .live
-                    .get(&number)
-                    .into_iter()
-                    .for_each(|control| control.send_modify(&change));
+        if which == Which::All {
+            change(&mut settings.fresh.faults);
+        }
+        for (number, control) in &settings.live {
+            if which == Which::All || which == Which::One(*number) {
+                control.send_modify(|control| change(&mut control.faults));
+                let at = usize::try_from(*number).ok();
+                self.shared.state.send_modify(|state| {
+                    if let Some(connection) = at.and_then(|at| state.connections.get_mut(at)) {
+                        connection.faults = control.borrow().faults;
+                    }
+                });
             }
         }
     }

@@ -1,6 +1,10 @@
 //! One proxied connection: the task that owns both sockets.
 
-use super::{Control, End, ProxiedConnection, ProxyState, count::HeadersCounter};
+use super::{
+    Control, End, ProxiedConnection, ProxyState,
+    count::HeadersCounter,
+    lane::{Direction, Lanes},
+};
 use crate::clock::now;
 use bytes::{Buf, Bytes, BytesMut};
 use socket2::SockRef;
@@ -20,12 +24,6 @@ const QUEUE: usize = 1024 * 1024;
 
 /// The most bytes moved at once.
 const CHUNK: usize = 16 * 1024;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    ToServer,
-    ToClient,
-}
 
 /// Notes what passed, and that the connection closed, however its task ends.
 pub(super) struct Notes {
@@ -60,6 +58,7 @@ pub(super) async fn run(
     notes: Notes,
 ) {
     let mut server = None;
+    let lanes = Lanes::new();
     let end = {
         let mut ends = control.clone();
         let moved = async {
@@ -73,14 +72,14 @@ pub(super) async fn run(
                     from_client,
                     to_server,
                     control.clone(),
-                    Direction::ToServer,
+                    (&lanes, Direction::ToServer),
                     &notes
                 ),
                 pump(
                     from_server,
                     to_client,
                     control.clone(),
-                    Direction::ToClient,
+                    (&lanes, Direction::ToClient),
                     &notes
                 ),
             )
@@ -133,27 +132,52 @@ async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     mut control: watch::Receiver<Control>,
-    direction: Direction,
+    (lanes, direction): (&Lanes, Direction),
     notes: &Notes,
 ) -> io::Result<()> {
     // Bytes and when they may go on; `None` is the end of the stream.
     let mut queue: VecDeque<(Instant, Option<Bytes>)> = VecDeque::new();
     let mut queued = 0;
+    // Off the lane, on their way into the socket.
+    let mut current = Bytes::new();
+    let mut throttle = Throttle::new();
     let mut ended = false;
     let mut counter = HeadersCounter::new();
     let mut buffer = BytesMut::new();
     loop {
-        let now_set = *control.borrow_and_update();
-        let delay = if direction == Direction::ToServer {
-            now_set.to_server
-        } else {
-            now_set.to_client
-        };
-        let due = queue.front().map(|(due, _)| *due);
+        let faults = control.borrow_and_update().faults;
+        let (frozen, muted) = (faults.frozen, faults.muted);
+        if !frozen {
+            while let Some((due, front)) = queue.front()
+                && *due <= now()
+                && let Some(bytes) = front
+                && current.is_empty()
+            {
+                let pings = lanes.feed(direction, bytes, muted);
+                if pings > 0 {
+                    notes.note(|connection| connection.pings += pings);
+                }
+                queued -= bytes.len();
+                queue.pop_front();
+                current = lanes.take(direction, muted, usize::MAX);
+            }
+            if current.is_empty() {
+                current = lanes.take(direction, muted, usize::MAX);
+            }
+        }
+        let due = queue.front().map(|(due, _)| *due).filter(|_| !frozen);
         let ready = due.is_some_and(|due| due <= now());
-        if ready && !now_set.frozen && queue.front().is_some_and(|(_, bytes)| bytes.is_none()) {
+        if ready && !muted && current.is_empty() {
+            // All before it has gone, so this is the end.
             return to.shutdown().await;
         }
+        let (most, free) = throttle.most(faults.bytes_per_second);
+        let writes = !frozen && !current.is_empty() && most > 0;
+        let next = match (writes, due) {
+            (true, _) => free.filter(|free| *free > now()),
+            (false, due) => due.filter(|_| !ready),
+        };
+        let part = current.slice(..current.len().min(most));
         buffer.reserve(CHUNK);
         tokio::select! {
             biased;
@@ -162,16 +186,18 @@ async fn pump(
                     std::future::pending::<()>().await;
                 }
             }
-            written = write_front(&mut to, &mut queue), if ready && !now_set.frozen => {
+            () = lanes.bell(direction).notified() => {}
+            written = to.write(&part), if writes && next.is_none() => {
                 let written = written?;
-                queued -= written;
+                current.advance(written);
+                throttle.wrote(written);
                 notes.note(|connection| match direction {
                     Direction::ToServer => connection.to_server += written as u64,
                     Direction::ToClient => connection.to_client += written as u64,
                 });
             }
-            () = time::sleep_until(due.unwrap_or_else(now)), if due.is_some() && !ready && !now_set.frozen => {}
-            read = from.read_buf(&mut buffer), if !ended && !now_set.frozen && queued < QUEUE => {
+            () = time::sleep_until(next.unwrap_or_else(now)), if next.is_some() => {}
+            read = from.read_buf(&mut buffer), if !ended && !frozen && queued < QUEUE => {
                 ended = read? == 0;
                 let bytes = buffer.split().freeze();
                 queued += bytes.len();
@@ -179,24 +205,53 @@ async fn pump(
                     let headers = counter.feed(&bytes);
                     notes.note(|connection| connection.headers += headers);
                 }
+                let delay = match direction {
+                    Direction::ToServer => faults.to_server,
+                    Direction::ToClient => faults.to_client,
+                };
                 queue.push_back((now() + delay, (!ended).then_some(bytes)));
             }
         }
     }
 }
 
-/// Writes from the front of the queue. Cancel safe: nothing leaves the queue before it is written.
-async fn write_front(
-    to: &mut WriteHalf<'_>,
-    queue: &mut VecDeque<(Instant, Option<Bytes>)>,
-) -> io::Result<usize> {
-    let Some((_, Some(bytes))) = queue.front_mut() else {
-        return Ok(0);
-    };
-    let written = to.write(bytes).await?;
-    bytes.advance(written);
-    if bytes.is_empty() {
-        queue.pop_front();
+/// Spreads bytes evenly over time.
+struct Throttle {
+    rate: Option<u64>,
+    /// When the bytes written so far are paid for.
+    free: Instant,
+}
+
+impl Throttle {
+    fn new() -> Self {
+        Self {
+            rate: None,
+            free: now(),
+        }
     }
-    Ok(written)
+
+    /// The most bytes for the next write, and when it may be.
+    fn most(&mut self, rate: Option<u64>) -> (usize, Option<Instant>) {
+        if rate != self.rate {
+            *self = Self {
+                rate,
+                ..Self::new()
+            };
+        }
+        match rate {
+            None => (CHUNK, None),
+            // A twentieth of a second at once, so that little of a high rate is lost to the timer.
+            Some(rate) => {
+                let most = usize::try_from(rate.div_ceil(20)).unwrap_or(CHUNK);
+                (most.min(CHUNK), Some(self.free))
+            }
+        }
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        if let Some(rate) = self.rate {
+            let time = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            self.free = self.free.max(now()) + time;
+        }
+    }
 }

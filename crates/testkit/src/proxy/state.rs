@@ -1,11 +1,11 @@
 //! What the proxy has seen, and how it is told what to do.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// Which connections a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All that are open. Freezing and delays hold for later connections too.
+    /// All that are open. What isn't an end (freezing, muting, delays, throttling) holds for later connections too.
     All,
     /// The one with this number; the first one accepted is 0. A closed one, or one that does not exist yet, is not changed.
     One(u64),
@@ -26,6 +26,22 @@ pub enum AcceptMode {
     Ignore,
 }
 
+/// What a proxied connection suffers at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Faults {
+    /// Whether no byte moves.
+    pub frozen: bool,
+    /// Whether no request and no answer passes, with the connection alive.
+    pub muted: bool,
+    /// How long each byte to the server is held back.
+    pub to_server: Duration,
+    /// How long each byte to the client is held back.
+    pub to_client: Duration,
+    /// How many bytes a second may pass, in each direction. `None` is as many as there are.
+    pub bytes_per_second: Option<u64>,
+}
+
 /// One connection that came through the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,6 +54,10 @@ pub struct ProxiedConnection {
     pub to_client: u64,
     /// HTTP/2 HEADERS frames read from the client: requests, and trailers of requests if it sends such.
     pub headers: u64,
+    /// PINGs of either side that the proxy answered itself, because the connection was muted.
+    pub pings: u64,
+    /// What it suffers now.
+    pub faults: Faults,
 }
 
 /// What the proxy has seen.

@@ -5,7 +5,7 @@ mod hpack;
 mod hpack_tables;
 
 pub(crate) use frame::{
-    Frame, FrameReader, Nonsense, data, flag, frame, goaway, header_frames, kind, rst, setting,
-    settings, window_update,
+    Frame, FrameReader, Nonsense, PREFACE, data, flag, frame, goaway, header_frames, kind, rst,
+    setting, settings, window_update,
 };
 pub(crate) use hpack::{Decoder, encode};

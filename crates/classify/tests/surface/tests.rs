@@ -1,0 +1,107 @@
+//! The tests, the same in both builds.
+
+use std::collections::BTreeMap;
+
+use http_body_util::Empty;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use steadfast_classify::call_error;
+use steadfast_core::Outcome;
+
+use super::{HANG, chain, docs, row::Row, run::check, table};
+use crate::SERVER;
+
+#[tokio::test]
+async fn connecting() {
+    check(table::connecting(), SERVER).await;
+}
+
+#[tokio::test]
+async fn before_the_head() {
+    check(table::before_the_head(), SERVER).await;
+}
+
+#[tokio::test]
+async fn queues() {
+    check(table::queues(), SERVER).await;
+}
+
+/// Also tells which of the two builds this is: the codes of resets depend on the feature alone.
+#[tokio::test]
+async fn resets() {
+    check(table::resets(), SERVER).await;
+}
+
+#[tokio::test]
+async fn after_the_head() {
+    check(table::after_the_head(), SERVER).await;
+}
+
+#[tokio::test]
+async fn unusual_answers() {
+    check(table::unusual_answers(), SERVER).await;
+}
+
+#[tokio::test]
+async fn io_kinds() {
+    check(table::io_kinds(), SERVER).await;
+}
+
+/// E2: a sender that knows already. Between a channel's readiness and its call there are microseconds, so
+/// this asks hyper itself.
+#[tokio::test]
+async fn the_sender_knew_already() {
+    let (client, server) = tokio::io::duplex(1024);
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client));
+    let (mut sender, connection) = handshake.await.unwrap();
+    drop((server, connection));
+    let request = http::Request::new(Empty::<bytes::Bytes>::new());
+    let sent = tokio::time::timeout(HANG, sender.send_request(request)).await;
+    let error = sent.expect("it hangs").unwrap_err();
+    let written = chain::written(&error);
+    assert_eq!(written, "hyper(Canceled, is_canceled) > connection was not ready");
+    assert_eq!(call_error(&error), Outcome::NeverSent);
+}
+
+/// The lines of rows that end with an error.
+fn errors(rows: &[Row]) -> impl Iterator<Item = (&Row, &'static str, Outcome)> {
+    rows.iter().flat_map(|row| {
+        let errors = row.seen.iter().filter(|seen| seen.line.contains(" > "));
+        errors.map(move |seen| (row, seen.line, seen.outcome))
+    })
+}
+
+/// A chain has the same outcome in every row.
+#[test]
+fn a_chain_has_one_outcome() {
+    let rows = table::all();
+    let mut known = BTreeMap::new();
+    for (row, line, outcome) in errors(&rows) {
+        let before = *known.entry(line).or_insert(outcome);
+        assert_eq!(before, outcome, "{}: {line}", row.id);
+    }
+}
+
+/// What a race brings only at times, another row brings for certain.
+#[test]
+fn no_chain_depends_on_luck() {
+    let rows = table::all();
+    let (races, certain): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(Row::race);
+    assert!(!races.is_empty());
+    for (row, line, outcome) in errors(&races) {
+        let found = errors(&certain).any(|(_, other, result)| chain::fits(line, other) && result == outcome);
+        assert!(found, "{}: {line}", row.id);
+    }
+}
+
+/// All rows but TLS's, which need another build, and E2, which has no channel, are those of the docs.
+#[test]
+fn the_docs_have_the_same_rows() {
+    docs::compare(&table::all(), |id| !id.starts_with('T') && id != "E2");
+}
+
+#[test]
+fn patterns() {
+    assert!(chain::fits("a*c|x", "abc") && chain::fits("a|x", "x") && chain::fits("*", ""));
+    assert!(chain::fits("a*b*c", "a-b-b-c") && chain::fits("*b", "ab"));
+    assert!(!chain::fits("a", "ab") && !chain::fits("a*c", "ab") && !chain::fits("a*bc*c", "abc"));
+}

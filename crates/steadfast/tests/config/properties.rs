@@ -1,0 +1,72 @@
+//! Properties of all configurations.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use steadfast::{Config, EgressConfig, PenaltyConfig, Pool};
+use tokio::time::timeout;
+
+use super::{
+    URI, build, env, file, line, paths, stack,
+    strategies::{config, good},
+    variable,
+};
+
+/// Far more than closing takes.
+const TOO_LONG: Duration = Duration::from_secs(10);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pool_can_be_built_of_what_validates_and_of_nothing_else(config in config()) {
+        prop_assert_eq!(build(config.clone()).map(drop), config.validate());
+    }
+
+    /// What is written is read as the same, but for what follows another setting.
+    #[test]
+    fn written_and_read(config in good()) {
+        prop_assert_eq!(config.validate(), Ok(()));
+        let mut same = config.clone();
+        same.penalty.name = PenaltyConfig::default().name;
+        same.egress.connect_budget = EgressConfig::default().connect_budget;
+        let text = toml::to_string(&config).unwrap();
+        prop_assert_eq!(file(&text), Ok(same.clone()), "{}", text);
+        let json = serde_json::to_string(&config).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Config>(&json).unwrap(), same);
+    }
+
+    /// Hostile text is refused or taken, and never a panic.
+    #[test]
+    fn any_text(index in any::<prop::sample::Index>(), text in "[ -~]{0,12}|[0-9]{1,30}(s|h|years|)|\\PC{0,4}") {
+        let paths: Vec<_> = paths().into_iter().collect();
+        let path = index.get(&paths);
+        if let Ok(config) = env(&[(&variable(path), &text)]) {
+            prop_assert!(build(config).is_ok());
+        }
+        let _ = file(&line(path, &text));
+        let _ = file(&text);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No sum of long times overflows once the pool runs, either: it dials a server that answers with a
+    /// failure, so that a channel is kept, aged, charged and drained.
+    #[test]
+    fn what_validates_runs(config in good()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = stack::failing();
+            for uri in [server.uri(), URI.to_owned()] {
+                let pool = Pool::builder(uri).config(config.clone()).without_env().build().unwrap();
+                // It may wait for a year: enough that it began to.
+                let call = stack::call(pool.clone());
+                let _ = timeout(Duration::from_millis(20), call).await;
+                let closed = timeout(TOO_LONG, pool.close(Duration::ZERO)).await;
+                assert!(closed.is_ok());
+            }
+        });
+    }
+}

@@ -1,0 +1,146 @@
+//! Arbitrary configurations.
+
+use std::time::Duration;
+
+use proptest::{option, prelude::*};
+use steadfast::{BalanceConfig, Config, EgressConfig, Keepalive, PenaltyConfig, PenaltyMode};
+
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0..40_u32, 2 => 0..20_000_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => Just(1_u32 << 31)]
+}
+
+fn time() -> impl Strategy<Value = Duration> {
+    let some = |most: u64| (0..most).prop_map(Duration::from_millis);
+    let year = Duration::from_secs(365 * 24 * 3600);
+    prop_oneof![
+        4 => some(5_000),
+        4 => some(600_000),
+        2 => some(400 * 24 * 3_600_000),
+        1 => any::<u64>().prop_map(Duration::from_secs),
+        1 => any::<u64>().prop_map(Duration::from_nanos),
+        1 => Just(Duration::MAX),
+        1 => Just(Duration::ZERO),
+        1 => Just(year),
+    ]
+}
+
+prop_compose! {
+    fn balance()(
+        (min, initial, max) in (number(), number(), number()),
+        sorted in any::<bool>(),
+        (min_requests, max_requests, resize_step, refresh_step) in (number(), number(), number(), number()),
+        (resize_interval, age_jitter, drain_limit, connect_budget) in (time(), time(), time(), time()),
+        (max_age, wait_for_ready) in (option::of(time()), option::of(time())),
+    ) -> BalanceConfig {
+        let mut sizes = [min, initial, max];
+        let mut requests = [min_requests, max_requests];
+        // Most would be refused for their order alone.
+        if sorted {
+            sizes.sort_unstable();
+            requests.sort_unstable();
+        }
+        let [min, initial, max] = sizes.map(|size| size as usize);
+        BalanceConfig {
+            name: "any".to_owned(),
+            initial,
+            min,
+            max,
+            min_requests: requests[0],
+            max_requests: requests[1],
+            resize_interval,
+            resize_step: resize_step as usize,
+            max_age,
+            age_jitter,
+            refresh_step: refresh_step as usize,
+            drain_limit,
+            connect_budget,
+            wait_for_ready,
+        }
+    }
+}
+
+prop_compose! {
+    fn penalty()(
+        enabled in any::<bool>(),
+        mode in prop_oneof![Just(PenaltyMode::Flat), Just(PenaltyMode::Reserve)],
+        weight in option::of(number()),
+        (window, trickle) in (time(), time()),
+        (step, cap) in (number(), number()),
+    ) -> PenaltyConfig {
+        PenaltyConfig { enabled, name: "any".to_owned(), mode, weight, window, step, cap, trickle }
+    }
+}
+
+prop_compose! {
+    fn egress()(
+        (stream_window, connection_window) in (number(), number()),
+        (max_frame_size, max_header_list_size) in (option::of(number()), option::of(number())),
+        keepalive in option::of((time(), time())),
+        reset_streams in number(),
+        (reset_stream_duration, connect_budget) in (time(), time()),
+    ) -> EgressConfig {
+        EgressConfig {
+            stream_window,
+            connection_window,
+            max_frame_size,
+            max_header_list_size,
+            keepalive: keepalive.map(|(interval, timeout)| Keepalive::new(interval, timeout)),
+            reset_streams: reset_streams as usize,
+            reset_stream_duration,
+            connect_budget,
+        }
+    }
+}
+
+/// Two of three sections are at their defaults half of the time, so that more of the third are good.
+pub(crate) fn config() -> impl Strategy<Value = Config> {
+    let balance = prop_oneof![Just(BalanceConfig::default()), balance()];
+    let penalty = prop_oneof![Just(PenaltyConfig::default()), penalty()];
+    let egress = prop_oneof![Just(EgressConfig::default()), egress()];
+    (balance, penalty, egress).prop_map(|(balance, penalty, egress)| Config {
+        balance,
+        penalty,
+        egress,
+    })
+}
+
+/// The same with values that are all in their ranges, whose ends are as likely as all between them.
+pub(crate) fn good() -> impl Strategy<Value = Config> {
+    config().prop_map(|mut config| {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        let (ms, second, hour) = (Duration::from_millis(1), Duration::from_secs(1), Duration::from_secs(3600));
+        let balance = &mut config.balance;
+        // No more dials than a test's machine has ports for.
+        balance.max = balance.max.clamp(1, 10_000);
+        balance.min = balance.min.clamp(1, balance.max.min(20));
+        balance.initial = balance.initial.clamp(balance.min, balance.max.min(20));
+        balance.max_requests = balance.max_requests.clamp(1, 1_000_000);
+        balance.min_requests = balance.min_requests.clamp(1, balance.max_requests);
+        balance.resize_step = balance.resize_step.clamp(1, 10_000);
+        balance.refresh_step = balance.refresh_step.clamp(1, 10_000);
+        balance.resize_interval = balance.resize_interval.clamp(second, year);
+        balance.max_age = balance.max_age.map(|age| age.clamp(second, year));
+        balance.age_jitter = balance.age_jitter.min(year);
+        balance.drain_limit = balance.drain_limit.min(year);
+        balance.connect_budget = balance.connect_budget.clamp(ms, hour / 6);
+        balance.wait_for_ready = balance.wait_for_ready.map(|wait| wait.min(year));
+        let penalty = &mut config.penalty;
+        penalty.weight = penalty.weight.map(|weight| weight.clamp(1, 1_000_000));
+        penalty.step = penalty.step.min(1_000_000);
+        penalty.cap = penalty.cap.clamp(penalty.weight.unwrap_or(balance.max_requests), 1_000_000);
+        penalty.window = penalty.window.clamp(ms, hour);
+        penalty.trickle = penalty.trickle.clamp(10 * ms, hour);
+        let egress = &mut config.egress;
+        egress.stream_window = egress.stream_window.clamp(1, (1 << 31) - 1);
+        egress.connection_window = egress.connection_window.clamp(1, (1 << 31) - 1);
+        egress.max_frame_size = egress.max_frame_size.map(|size| size.clamp(16_384, 16_777_215));
+        egress.max_header_list_size = egress.max_header_list_size.map(|size| size.clamp(1, (1 << 31) - 1));
+        egress.keepalive = egress
+            .keepalive
+            .map(|kept| Keepalive::new(kept.interval.clamp(ms, hour), kept.timeout.clamp(ms, hour)));
+        egress.reset_streams = egress.reset_streams.min(1 << 20);
+        egress.reset_stream_duration = egress.reset_stream_duration.min(hour);
+        config
+    })
+}
+

@@ -1,0 +1,2 @@
+//! The fault proxy as a command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The rows of TLS, with and without tonic's `server` feature.
