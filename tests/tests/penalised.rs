@@ -86,7 +86,7 @@ impl Servers {
     }
 
     fn pool(&self, mode: PenaltyMode, places: &[&str]) -> Balance<PenaltyWindow<Channel>> {
-        let config = PenaltyConfig {
+        let penalty = PenaltyConfig {
             mode,
             ..PenaltyConfig::default()
         };
@@ -101,11 +101,16 @@ impl Servers {
                 Ok::<_, BoxError>(Channel::new(service_fn(answer)))
             }
         };
-        let balance = BalanceLayer::new(BalanceConfig::fixed(places.len())).unwrap();
+        // A limit that no test reaches: these are about penalties.
+        let config = BalanceConfig {
+            assumed_streams: 10_000,
+            ..BalanceConfig::fixed(places.len())
+        };
+        let balance = BalanceLayer::new(config).unwrap();
         let places = Places::list(places.iter().copied());
         ServiceBuilder::new()
             .layer(balance.places(places))
-            .layer(Each(PenaltyWindowLayer::new(config).unwrap()))
+            .layer(Each(PenaltyWindowLayer::new(penalty).unwrap()))
             .service(factory)
     }
 }
@@ -198,11 +203,23 @@ async fn flat_means_25_more_on_each_other_channel() {
         3,
         "{loads:?}"
     );
-    // All cost the same now; the next four calls reach each of them in turn.
-    for _ in 0..4 {
+    // All cost the same now, and ties are drawn; once the others carry one more it is the cheapest.
+    let others = |load: u32| {
+        let channels = pool.snapshot().channels;
+        channels
+            .iter()
+            .filter(|c| c.charge == 0)
+            .all(|c| c.in_flight == load)
+    };
+    while !others(26) {
         held.push(pool.clone().oneshot(Request::new(())).await.unwrap());
     }
-    assert_eq!(servers.calls("bad"), before + 1);
+    let before = servers.calls("bad");
+    for _ in 0..10 {
+        held.push(pool.clone().oneshot(Request::new(())).await.unwrap());
+    }
+    assert_eq!(servers.calls("bad"), before + 10);
+    assert!(others(26));
 }
 
 /// P5: in reserve, one call a second goes to the penalised channel, however busy the others are.

@@ -7,9 +7,9 @@ use http::Request;
 use steadfast_core::{Meter, Metered, now};
 
 use crate::{
-    BalanceConfig, NoWarmUp, Places,
+    BalanceConfig, NoWarmUp, Places, Strategy,
     member::{Member, Roster},
-    pick::scan,
+    pick::{Rules, scan},
     shared::{Picked, Shared},
 };
 
@@ -54,7 +54,7 @@ impl<S: Clone + Send + Sync + 'static> Picker<S> {
         let picked = self
             .shared
             .pick(&self.shared.roster.load(), &self.request, false);
-        picked.map(Pick)
+        picked.ok().map(Pick)
     }
 }
 
@@ -82,6 +82,11 @@ impl<S> fmt::Debug for Pick<S> {
 
 /// The index that a pick's scan chooses when it begins at `start`; nothing is claimed.
 pub fn choose(meters: &[Meter], start: usize) -> Option<usize> {
-    let found = scan(meters, start, |_| false, None);
+    let rules = Rules {
+        strategy: Strategy::LeastLoaded,
+        assumed_streams: 65_534,
+        cap: None,
+    };
+    let found = scan(meters, (start, start), |_| false, rules);
     found.choice.map(|choice| choice.index)
 }

@@ -4,6 +4,19 @@ use std::time::Duration;
 
 use steadfast_core::ConfigError;
 
+/// Which channel gets a request, among those of the best class: open with a free stream, then in reserve,
+/// then avoided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// The one with the fewest requests in flight and charged, of all. Ties go round.
+    #[default]
+    LeastLoaded,
+    /// The less loaded one of two that are drawn at random, never the same twice.
+    PowerOfTwo,
+    /// One after another, whatever they carry.
+    RoundRobin,
+}
 /// The longest time that may be set: a clock can't hold every sum of longer ones, and nobody waits so long.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -28,6 +41,18 @@ pub struct BalanceConfig {
     /// Requests in flight per channel above which the pool grows. Default 25, as BigTable's Java and
     /// Go clients; at least `min_requests`.
     pub max_requests: u32,
+    /// Which of the channels that may be picked gets a request. Default
+    /// [`Strategy::LeastLoaded`].
+    pub strategy: Strategy,
+    /// Grows at once when a request goes to a channel that has `max_requests` already, by 30 % and at
+    /// least 2, at most once in 10 s, instead of waiting for the next look. Default true, `bigtable`
+    /// false. The figures are Spanner's Go client's.
+    pub grow_on_demand: bool,
+    /// Streams that a server is taken to allow on a connection while the transport doesn't know its
+    /// SETTINGS_MAX_CONCURRENT_STREAMS. Default 100, the least that RFC 9113 recommends (section 6.5.2)
+    /// and most servers' setting; from 1 to 65,534. A channel takes one request less, so that a probe
+    /// finds a free stream.
+    pub assumed_streams: u32,
     /// How often the size is looked at. Default 60 s; from 1 s to a year.
     pub resize_interval: Duration,
     /// Channels added or removed at most at one look. Default 2; at least 1.
@@ -60,6 +85,9 @@ impl Default for BalanceConfig {
             max: 64,
             min_requests: 1,
             max_requests: 25,
+            strategy: Strategy::LeastLoaded,
+            grow_on_demand: true,
+            assumed_streams: 100,
             resize_interval: Duration::from_secs(60),
             resize_step: 2,
             max_age: None,
@@ -79,6 +107,7 @@ impl BalanceConfig {
         Self {
             initial: 10,
             max: 200,
+            grow_on_demand: false,
             max_age: Some(Duration::from_secs(45 * 60)),
             ..Self::default()
         }
@@ -133,6 +162,8 @@ impl BalanceConfig {
         in_range("balance.max_requests", self.max_requests as usize, 1, most)?;
         let (low, high) = (self.min_requests as usize, self.max_requests as usize);
         in_range("balance.min_requests", low, 1, high)?;
+        let assumed = self.assumed_streams as usize;
+        in_range("balance.assumed_streams", assumed, 1, 65_534)?;
         in_range("balance.resize_step", self.resize_step, 1, 10_000)?;
         in_range("balance.refresh_step", self.refresh_step, 1, 10_000)?;
         lasts(

@@ -17,9 +17,10 @@ use tokio::{
 };
 
 use crate::{
-    Connectivity, Places,
+    Connectivity,
     error::{DialTimeout, Failure},
     member::{Member, Roster, Signals},
+    places::Followed,
     plan::{Action, Plan, Why},
     shared::Shared,
 };
@@ -30,7 +31,7 @@ pub(crate) struct Keeper<S> {
     shared: Weak<Shared<S>>,
     signals: Arc<Signals>,
     pool: String,
-    places: Places,
+    places: Followed,
     plan: Plan,
     members: Vec<Arc<Member<S>>>,
     draining: Vec<(Arc<Member<S>>, Instant)>,
@@ -40,11 +41,15 @@ pub(crate) struct Keeper<S> {
     closed: bool,
     /// Whether the roster has to be published anew.
     dirty: bool,
+    /// Whether a channel's standing or stream limit changed since the last turn.
+    rung: bool,
+    /// Whether growth on demand pauses.
+    pausing: bool,
 }
 
 impl<S: Clone + Send + Sync + 'static> Keeper<S> {
     pub(crate) fn new(shared: &Arc<Shared<S>>) -> Self {
-        let mut places = shared.places.clone();
+        let mut places = shared.places.follow();
         let mut plan = Plan::new(&shared.config, fastrand::u64(..), now());
         plan.on_places(places.current());
         Self {
@@ -60,6 +65,8 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             last_failure: None,
             closed: false,
             dirty: true,
+            rung: false,
+            pausing: false,
         }
     }
 
@@ -76,7 +83,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 return;
             };
             select! {
-                () = standing => {}
+                () = standing => self.rung = true,
                 () = signals.work.notified() => {}
                 () = sleep_until(deadline) => {}
                 () = self.places.changed(), if !self.closed => {
@@ -109,21 +116,58 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         if self.plan.next_interval() <= now {
             self.on_interval(&shared, now);
         }
+        self.grow_on_demand(&shared, now);
         while let Some(action) = self.plan.next_action() {
             self.act(&shared, action, now);
         }
         self.look_at_draining(&shared, now);
+        let rung = std::mem::take(&mut self.rung);
         if std::mem::take(&mut self.dirty) {
             self.publish(&shared);
+            self.signals.changed.notify_waiters();
+        } else if rung {
+            self.signals.changed.notify_waiters();
         }
-        // A standing that changed may let a waiting call go on, whatever else changed.
-        self.signals.changed.notify_waiters();
         if self.closed && self.draining.is_empty() {
             return None;
         }
         let limits = self.draining.iter().map(|(_, limit)| *limit);
         let deadlines = limits.chain(self.plan.next_deadline());
-        deadlines.chain([self.plan.next_interval()]).min()
+        let growth = self.pausing.then(|| self.plan.next_growth());
+        deadlines
+            .chain(growth)
+            .chain([self.plan.next_interval()])
+            .min()
+    }
+
+    /// Grows when a request met a channel at its maximum, or calls wait for a free stream.
+    fn grow_on_demand(&mut self, shared: &Shared<S>, now: Instant) {
+        let signals = &self.signals;
+        if self.pausing && self.plan.next_growth() <= now {
+            // Pressure from here on counts, not what there was during the pause.
+            self.pausing = false;
+            signals.pressed.store(false, Ordering::Relaxed);
+        }
+        if !self.pausing && signals.pressed.load(Ordering::Relaxed) {
+            self.pausing = true;
+            let grown = self.plan.on_pressed(now);
+            shared.metrics().resized(grown.cast_signed(), "demand");
+        }
+        if signals.starved.swap(false, Ordering::Relaxed) {
+            let waiting = signals.waiting.load(Ordering::Relaxed);
+            let grown = self.plan.on_starved(waiting, self.room_per_channel(shared));
+            shared.metrics().resized(grown.cast_signed(), "streams");
+        }
+    }
+
+    /// Requests that a new channel will take: as the best of those that are known, else as assumed.
+    fn room_per_channel(&self, shared: &Shared<S>) -> u32 {
+        let limits = self
+            .members
+            .iter()
+            .filter_map(|m| m.channel.meter.read().stream_limit());
+        let limit = limits.max().unwrap_or(shared.config.assumed_streams);
+        limit.saturating_sub(1)
     }
 
     fn look_for_condemned(&mut self, now: Instant) {
@@ -159,7 +203,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         if change != 0 {
             let after = self.plan.size();
             tracing::info!(pool = self.pool, before, after, peak, "pool resized");
-            shared.metrics().resized(change);
+            shared.metrics().resized(change, "load");
         }
         self.dirty = true;
     }
@@ -298,7 +342,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 .map(|(member, _)| Arc::clone(member))
                 .collect(),
             connecting: connecting.collect(),
-            hopeful: self.plan.is_hopeful(),
+            hopeful: self.plan.is_hopeful() || self.places.is_awaited(),
             last_failure: self.last_failure.clone(),
         };
         let connectivity = if shared.is_closed() {

@@ -21,7 +21,7 @@ mod snapshot;
 mod wait;
 mod warm_up;
 
-pub use config::BalanceConfig;
+pub use config::{BalanceConfig, Strategy};
 pub use control::CloseReport;
 pub use layer::BalanceLayer;
 pub use observe::BalanceObserver;

@@ -23,6 +23,10 @@ pub(crate) struct Signals {
     pub(crate) work: Notify,
     /// Calls that wait for a channel.
     pub(crate) waiting: AtomicUsize,
+    /// A request went to a channel that was at its maximum. Stays set until the keeper may grow again.
+    pub(crate) pressed: AtomicBool,
+    /// A call found no free stream.
+    pub(crate) starved: AtomicBool,
 }
 
 impl Signals {

@@ -52,10 +52,13 @@ impl Metrics {
         self.pick_wait.record(time);
     }
 
-    pub(crate) fn resized(&self, change: isize) {
+    pub(crate) fn resized(&self, change: isize, reason: &'static str) {
+        if change == 0 {
+            return;
+        }
         let direction = if change > 0 { "up" } else { "down" };
         let (pool, by) = (self.pool.clone(), change.unsigned_abs() as u64);
-        counter!("steadfast.resize", "pool" => pool, "direction" => direction, "reason" => "load")
+        counter!("steadfast.resize", "pool" => pool, "direction" => direction, "reason" => reason)
             .increment(by);
     }
 
@@ -114,7 +117,7 @@ fn describe() {
     describe_counter!(
         "steadfast.resize",
         Unit::Count,
-        "Channels added or removed because of the load"
+        "Channels added or removed, by reason: load, demand, streams"
     );
     describe_counter!(
         "steadfast.replace",

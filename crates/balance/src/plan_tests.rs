@@ -533,6 +533,48 @@ fn warm_grows_the_pool() {
     assert_eq!(pool.dialling.len(), 64);
 }
 
+/// B4: pressure grows the pool at once by 30 %, at least 2, once in 10 s, up to its maximum.
+#[test]
+fn pressure_grows_the_pool() {
+    let mut pool = Pool::new(BalanceConfig::default(), &["a"]);
+    pool.all_dialled();
+    let mut grown = Vec::new();
+    for _ in 0..12 {
+        grown.push(pool.plan.on_pressed(pool.now));
+        assert_eq!(
+            pool.plan.on_pressed(pool.now + 9 * SECOND),
+            0,
+            "not twice in 10 s"
+        );
+        pool.act();
+        pool.now += 10 * SECOND;
+    }
+    assert_eq!(grown, [2, 2, 3, 4, 5, 6, 8, 11, 14, 5, 0, 0]);
+    assert_eq!(pool.plan.size(), 64);
+}
+
+/// B8: calls that wait for a stream make the pool grow by as many channels as they need beyond the dials
+/// under way, at once and as often as it takes.
+#[test]
+fn starvation_grows_the_pool_by_what_is_needed() {
+    let mut pool = Pool::new(BalanceConfig::fixed(4), &["a"]);
+    assert_eq!(pool.plan.on_starved(1_000, 99), 0, "the maximum holds");
+    let mut pool = Pool::new(BalanceConfig::default(), &["a"]);
+    pool.all_dialled();
+    assert_eq!(pool.plan.on_starved(100, 99), 2);
+    assert_eq!(pool.plan.on_starved(100, 99), 0, "two dials are under way");
+    assert_eq!(pool.plan.on_starved(300, 99), 2);
+    pool.act();
+    pool.all_dialled();
+    assert_eq!(
+        pool.plan.on_starved(1, 0),
+        1,
+        "a limit of 0 divides nothing"
+    );
+    assert_eq!(pool.plan.on_starved(usize::MAX, 99), 55);
+    assert_eq!(pool.plan.size(), 64);
+}
+
 /// B10: closing leaves no slot: dials are given up, channels drain.
 #[test]
 fn closing_ends_everything() {

@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use steadfast_core::{
-    Attempt, BoxError, Local, LocalKind, Observed, ObservedBody, Outcome, Standing,
+    Attempt, BoxError, Local, LocalKind, Meter, Observed, ObservedBody, Outcome, Standing,
 };
 use tower_service::Service;
 use tracing::{Span, field::Empty};
@@ -23,7 +23,7 @@ use crate::{
     error,
     member::Roster,
     observe::BalanceObserver,
-    shared::{Picked, Shared},
+    shared::{NoPick, Picked, Shared},
     wait::{On, Over, Wait},
 };
 
@@ -73,7 +73,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         // Counted here and not at the first poll, so that a burst sees itself.
-        let picked = shared.pick(&shared.roster.load(), &request, false);
+        let picked = shared.pick(&shared.roster.load(), &request, false).ok();
         ResponseFuture {
             shared,
             request: Some(request),
@@ -247,10 +247,11 @@ fn poll_pick<S: Clone, Q>(
         let queued = waiting.map(|wait| wait.arm()).is_some();
         // Looked at once: by a later one the pick may have failed for another reason than the refusal.
         let roster = shared.roster.load();
-        if let Some(picked) = shared.pick(&roster, request, queued) {
-            return Poll::Ready(Ok(picked));
-        }
-        let patient = roster.is_hopeful() || config.wait_for_ready.is_some();
+        let full = match shared.pick(&roster, request, queued) {
+            Ok(picked) => return Poll::Ready(Ok(picked)),
+            Err(NoPick { full }) => full,
+        };
+        let patient = full || roster.is_hopeful() || config.wait_for_ready.is_some();
         if shared.is_closed() {
             return Poll::Ready(Err(error::closed(&config.name)));
         }
@@ -263,6 +264,9 @@ fn poll_pick<S: Clone, Q>(
             let limit = limit.unwrap_or(config.connect_budget + SLACK);
             wait.turn_to(On::Channel, Some(limit));
             continue;
+        }
+        if full {
+            shared.note_starvation();
         }
         // Pending: the wait holds the waker.
         if let Err(over) = ready!(wait.poll_news(cx)) {
@@ -362,6 +366,10 @@ fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)
         ),
     };
     let mut message = format!("{why}: {state}");
+    let full = |meter: &Meter| !meter.read().has_room(shared.config.assumed_streams);
+    if ready > 0 && roster.meters.iter().any(full) {
+        message = format!("{message}; some have no free stream below their stream limit");
+    }
     if let Some(failure) = &roster.last_failure {
         message = format!("{message}; last failure: {failure}");
     }

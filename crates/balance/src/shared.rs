@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -15,14 +15,21 @@ use steadfast_core::{Avoid, BoxError, ChannelId, Metered, Place, Prefer, Standin
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    BalanceConfig, Connectivity, Places, WarmUp,
+    BalanceConfig, Connectivity, Places, Strategy, WarmUp,
     keeper::Keeper,
     member::{Lease, Member, Roster, Signals},
     observe::Metrics,
-    pick::{Choice, scan},
+    pick::{Choice, Rules, scan},
 };
 
 pub(crate) type DialFuture<S> = Pin<Box<dyn Future<Output = Result<Metered<S>, BoxError>> + Send>>;
+
+/// No channel could be claimed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoPick {
+    /// Whether one could be but for its stream limit: a stream may be free soon.
+    pub(crate) full: bool,
+}
 
 /// A factory without its type.
 pub(crate) type Factory<S> = Box<dyn Fn(ChannelId, &Place) -> DialFuture<S> + Send + Sync>;
@@ -53,6 +60,8 @@ pub(crate) struct Shared<S> {
     /// Channels that aren't gone: ready or draining.
     pub(crate) alive: watch::Sender<usize>,
     pub(crate) metrics: OnceLock<Metrics>,
+    /// Whose turn it is, for round robin.
+    turn: AtomicUsize,
     started: AtomicBool,
     /// Rung when the keeper ends, for whichever reason.
     stopped: Notify,
@@ -80,6 +89,7 @@ impl<S> Shared<S> {
             ready: watch::Sender::new(0),
             alive: watch::Sender::new(0),
             metrics: OnceLock::new(),
+            turn: AtomicUsize::new(0),
             started: AtomicBool::new(false),
             stopped: Notify::new(),
         }
@@ -136,16 +146,20 @@ impl<S> Shared<S> {
         roster: &Roster<S>,
         request: &Request<Q>,
         queued: bool,
-    ) -> Option<Picked<S>>
+    ) -> Result<Picked<S>, NoPick>
     where
         S: Clone,
     {
         let count = roster.meters.len();
         if count == 0 {
-            return None;
+            return Err(NoPick { full: false });
         }
         let queued = queued || self.signals.waiting.load(Ordering::Relaxed) > 0;
-        let cap = (roster.hopeful && queued).then_some(self.config.max_requests);
+        let rules = Rules {
+            strategy: self.config.strategy,
+            assumed_streams: self.config.assumed_streams,
+            cap: (roster.hopeful && queued).then_some(self.config.max_requests),
+        };
         let extensions = request.extensions();
         let avoid = extensions.get::<Avoid>().filter(|avoid| !avoid.is_empty());
         let avoided = |index: usize| {
@@ -157,28 +171,62 @@ impl<S> Shared<S> {
             roster.members.iter().position(is_it)
         });
         loop {
-            let start = fastrand::usize(..count);
-            let found = scan(&roster.meters, start, avoided, cap);
+            let found = scan(&roster.meters, self.start_of_scan(count), avoided, rules);
             let affine = preferred
                 .filter(|index| !avoided(*index))
                 .map(|index| Choice {
                     index,
                     seen: read(index),
                 });
-            let affine = affine.filter(|choice| {
-                let has_room = cap.is_none_or(|cap| choice.seen.in_flight() < cap);
-                choice.seen.standing() == Standing::Open && has_room
+            let affine = affine.filter(|Choice { seen, .. }| {
+                let has_room = seen.has_room(rules.assumed_streams);
+                let below = rules.cap.is_none_or(|cap| seen.in_flight() < cap);
+                seen.standing() == Standing::Open && has_room && below
             });
-            let choice = affine.or(found.choice)?;
+            let Some(choice) = affine.or(found.choice) else {
+                return Err(NoPick { full: found.full });
+            };
             // Another call may have claimed a place since the scan: then look again.
             if roster.meters[choice.index].claim(choice.seen).is_ok() {
                 self.note_peak(found.in_flight + 1);
+                self.note_pressure(choice.seen.in_flight());
                 let member = &roster.members[choice.index];
                 let lease = Lease::claimed(Arc::clone(&member.channel));
                 let service = member.service.clone();
-                return Some(Picked { lease, service });
+                return Ok(Picked { lease, service });
             }
         }
+    }
+
+    /// Where a scan begins, and where the other one of two choices is: another channel, if there are two.
+    fn start_of_scan(&self, count: usize) -> (usize, usize) {
+        let start = match self.config.strategy {
+            Strategy::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed) % count,
+            _ => fastrand::usize(..count),
+        };
+        let second = match self.config.strategy {
+            Strategy::PowerOfTwo if count > 1 => (start + fastrand::usize(1..count)) % count,
+            _ => start,
+        };
+        (start, second)
+    }
+
+    /// A channel at its maximum was the best there was: the keeper is told, once until it has acted.
+    fn note_pressure(&self, in_flight: u32) {
+        let pressed = self.config.grow_on_demand && in_flight >= self.config.max_requests;
+        let signals = &self.signals;
+        if pressed
+            && !signals.pressed.load(Ordering::Relaxed)
+            && !signals.pressed.swap(true, Ordering::Relaxed)
+        {
+            signals.work.notify_one();
+        }
+    }
+
+    /// No channel has a free stream: the keeper is told, and grows the pool by what the waiting calls need.
+    pub(crate) fn note_starvation(&self) {
+        self.signals.starved.store(true, Ordering::Relaxed);
+        self.signals.work.notify_one();
     }
 
     fn note_peak(&self, in_flight: u64) {

@@ -14,11 +14,17 @@ use tokio::sync::Notify;
 
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-const IN_FLIGHT_BITS: u32 = 32;
+// One word, from the lowest bit: 24 bits in flight, 20 bits charge, 16 bits stream limit, 4 flags.
+const IN_FLIGHT_BITS: u32 = 24;
 const IN_FLIGHT_MASK: u64 = (1 << IN_FLIGHT_BITS) - 1;
-const CHARGE_BITS: u32 = 28;
+const CHARGE_BITS: u32 = 20;
 const CHARGE_MAX: u64 = (1 << CHARGE_BITS) - 1;
 const CHARGE_MASK: u64 = CHARGE_MAX << IN_FLIGHT_BITS;
+const LIMIT_SHIFT: u32 = IN_FLIGHT_BITS + CHARGE_BITS;
+const LIMIT_MASK: u64 = 0xffff << LIMIT_SHIFT;
+/// Nobody has said what the limit is.
+const LIMIT_UNKNOWN: u64 = 0xffff;
+const LIMIT_MAX: u64 = LIMIT_UNKNOWN - 1;
 const TRIAL: u64 = 1 << 60;
 const RESERVE: u64 = 1 << 61;
 const SHUT: u64 = 1 << 62;
@@ -52,7 +58,7 @@ impl Reading {
     }
 
     /// Requests that the layers say the channel is busier than it looks; the sum over its owners, at
-    /// most 2^28 − 1.
+    /// most 2^20 − 1.
     #[must_use]
     #[inline]
     pub fn charge(self) -> u32 {
@@ -81,6 +87,22 @@ impl Reading {
         }
     }
 
+    /// Streams that the peer allows at a time (SETTINGS_MAX_CONCURRENT_STREAMS, RFC 9113, section
+    /// 6.5.2), if the transport knows it. At most 65,534: a larger one shows as that.
+    #[must_use]
+    pub fn stream_limit(self) -> Option<u32> {
+        let limit = (self.0 & LIMIT_MASK) >> LIMIT_SHIFT;
+        (limit != LIMIT_UNKNOWN).then_some(limit as u32)
+    }
+
+    /// Whether one more request finds a free stream, and leaves one for a probe: in flight stays one
+    /// below the limit, or at it where the limit is 1. `assumed` stands in for a limit that isn't known.
+    #[must_use]
+    pub fn has_room(self, assumed: u32) -> bool {
+        let limit = self.stream_limit().unwrap_or(assumed);
+        self.in_flight() < if limit > 1 { limit - 1 } else { limit }
+    }
+
     /// Whether a channel in reserve may take one request as if it were open: its trial.
     #[must_use]
     #[inline]
@@ -95,6 +117,7 @@ impl fmt::Debug for Reading {
             .field("in_flight", &self.in_flight())
             .field("charge", &self.charge())
             .field("standing", &self.standing())
+            .field("stream_limit", &self.stream_limit())
             .field("on_trial", &self.on_trial())
             .finish()
     }
@@ -131,7 +154,7 @@ impl Meter {
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Inner {
-            word: AtomicU64::new(0),
+            word: AtomicU64::new(LIMIT_UNKNOWN << LIMIT_SHIFT),
             cold: Mutex::new(Cold::default()),
         }))
     }
@@ -178,6 +201,29 @@ impl Meter {
         before.in_flight()
     }
 
+    /// For the transport: the peer allows this many streams at a time; none while it hasn't said. Rings
+    /// the bells, since a higher limit may let a call go on.
+    pub fn set_stream_limit(&self, streams: Option<u32>) {
+        let limit = streams.map_or(LIMIT_UNKNOWN, |streams| u64::from(streams).min(LIMIT_MAX));
+        let cold = self.cold();
+        let before = self
+            .0
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+                Some((word & !LIMIT_MASK) | limit << LIMIT_SHIFT)
+            });
+        let changed = before.is_ok_and(|word| word & LIMIT_MASK != limit << LIMIT_SHIFT);
+        let bells = if changed {
+            cold.bells.clone()
+        } else {
+            Vec::new()
+        };
+        drop(cold);
+        for bell in bells {
+            bell.notify_waiters();
+        }
+    }
+
     /// A voice on this meter for one layer: its own standing and its own charge. They end with it.
     #[must_use]
     pub fn owner(&self) -> MeterOwner {
@@ -197,7 +243,8 @@ impl Meter {
         }
     }
 
-    /// Rings `bell` (with `notify_waiters`) whenever the standing changes, a trial included.
+    /// Rings `bell` (with `notify_waiters`) whenever the standing changes, a trial included, or the
+    /// stream limit.
     pub fn ring_on_change(&self, bell: Arc<Notify>) {
         self.cold().bells.push(bell);
     }
@@ -229,7 +276,9 @@ impl Meter {
         // A pick uses a trial up in the word only; here the owners learn of it. A trial that the word
         // never showed, because another owner held the channel back, isn't used up.
         let used = |word: u64| cold.shows_trial && word & TRIAL == 0;
-        let next = |word: u64| (word & IN_FLIGHT_MASK) | if used(word) { spent } else { kept };
+        let next = |word: u64| {
+            (word & (IN_FLIGHT_MASK | LIMIT_MASK)) | if used(word) { spent } else { kept }
+        };
         // Under the lock, so that two owners' summaries reach the word in the order they were made.
         let before = self
             .0

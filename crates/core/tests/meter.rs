@@ -17,7 +17,7 @@ use steadfast_core::{Meter, MeterOwner, Standing};
 use support::Wakes;
 use tokio::sync::Notify;
 
-const CHARGE_MAX: u32 = (1 << 28) - 1;
+const CHARGE_MAX: u32 = (1 << 20) - 1;
 
 /// B1, B2: a new meter shows nothing; the count and the charge add up to the cost.
 #[test]
@@ -518,4 +518,70 @@ proptest! {
             prop_assert_eq!(meter.condemned_for().is_some(), model.caused);
         }
     }
+}
+
+/// B8: room ends one below the stream limit, so that a probe finds a free stream; at a limit of 1 at it;
+/// at 0 there is none. An assumed limit stands in until the peer has said one.
+#[test]
+fn room_is_what_the_stream_limit_leaves() {
+    let meter = Meter::new();
+    let enter = |count| (0..count).for_each(|_| meter.enter());
+    assert_eq!(meter.read().stream_limit(), None);
+    assert!(!meter.read().has_room(0));
+    assert!(meter.read().has_room(1));
+    enter(9);
+    assert!(!meter.read().has_room(10));
+    assert!(meter.read().has_room(11));
+    meter.set_stream_limit(Some(11));
+    assert!(
+        meter.read().has_room(1),
+        "a known limit is stronger than the assumed one"
+    );
+    meter.set_stream_limit(Some(10));
+    assert!(!meter.read().has_room(100));
+    meter.set_stream_limit(Some(0));
+    assert!(!meter.read().has_room(100));
+    meter.set_stream_limit(Some(u32::MAX));
+    assert_eq!(meter.read().stream_limit(), Some(65_534));
+    assert!(meter.read().has_room(0));
+    meter.set_stream_limit(None);
+    assert_eq!(meter.read().stream_limit(), None);
+    assert_eq!(meter.read().in_flight(), 9, "the count isn't touched");
+}
+
+/// B8: the limit lives in the word that a claim compares, so a claim that saw a higher one fails.
+#[test]
+fn a_lowered_limit_is_obeyed_at_once() {
+    let meter = Meter::new();
+    meter.set_stream_limit(Some(10));
+    let owner = meter.owner();
+    owner.set_charge(7);
+    let seen = meter.read();
+    meter.set_stream_limit(Some(0));
+    assert_eq!(meter.claim(seen), Err(meter.read()));
+    owner.set_charge(8);
+    owner.set_standing(Standing::Reserve);
+    assert_eq!(
+        meter.read().stream_limit(),
+        Some(0),
+        "other owners' changes keep it"
+    );
+    assert_eq!((meter.read().charge(), meter.read().in_flight()), (8, 0));
+}
+
+/// B8: a call that waits for a stream hears of a new limit.
+#[tokio::test]
+async fn a_new_limit_rings_the_bells() {
+    let meter = Meter::new();
+    let bell = std::sync::Arc::new(tokio::sync::Notify::new());
+    meter.ring_on_change(std::sync::Arc::clone(&bell));
+    let mut rung = std::pin::pin!(bell.notified());
+    rung.as_mut().enable();
+    meter.set_stream_limit(Some(5));
+    rung.await;
+    let mut again = std::pin::pin!(bell.notified());
+    again.as_mut().enable();
+    meter.set_stream_limit(Some(5));
+    let waited = tokio::time::timeout(std::time::Duration::ZERO, again).await;
+    assert!(waited.is_err(), "the same limit is no news");
 }

@@ -1,13 +1,13 @@
 //! Reads the heads of the frames that a peer sends, as they pass by.
 //!
-//! Decides whether the peer's first answer is HTTP/2's SETTINGS, and sees a GOAWAY, which tonic keeps to
-//! itself. It never changes, delays or keeps the bytes, and after anything that isn't HTTP/2 it stops.
+//! Decides whether the peer's first answer is HTTP/2's SETTINGS, and sees the stream limit and a GOAWAY,
+//! which tonic keeps to itself. It never changes, delays or keeps the bytes, and after anything that isn't HTTP/2 it stops.
 //!
 //! ```text
 //!            9 bytes            not SETTINGS
 //!  ┌── Head ─────────▶ judge ──────────────────▶ Stopped
 //!  │                     │
-//!  └── Payload(left) ◀───┘   GOAWAY: its first bytes are kept
+//!  └── Payload(left) ◀───┘   SETTINGS and GOAWAY: their first bytes are kept
 //! ```
 
 const HEAD: usize = 9;
@@ -24,11 +24,21 @@ const SHOWN: usize = 48;
 /// Bytes of a GOAWAY that are kept: last stream id, error code and the start of the debug data.
 const GOAWAY_KEPT: usize = 8 + 64;
 
+/// Bytes of a SETTINGS that are kept: 64 settings, of which HTTP/2 knows eight.
+const SETTINGS_KEPT: usize = 64 * SETTING;
+
+/// A setting: its number, two bytes, and its value, four.
+const SETTING: usize = 6;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+
 /// What passed by.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The first frame, and it is SETTINGS.
+    /// The first frame, whole, and it is SETTINGS.
     Settings,
+    /// The peer allows this many streams at a time; before the first SETTINGS it has said nothing, and
+    /// one that says nothing of it allows any number (RFC 9113, section 6.5.2).
+    Streams(u32),
     /// The first bytes are no SETTINGS frame: these.
     NoSettings(Vec<u8>),
     /// A GOAWAY.
@@ -55,9 +65,29 @@ enum State {
     Head,
     Payload {
         left: usize,
-        keep: bool,
+        kind: Kind,
     },
     Stopped,
+}
+
+/// What a frame is, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    FirstSettings,
+    Settings,
+    GoAway,
+    Other,
+}
+
+impl Kind {
+    /// How many bytes of the payload are kept.
+    fn kept(self) -> usize {
+        match self {
+            Self::FirstSettings | Self::Settings => SETTINGS_KEPT,
+            Self::GoAway => GOAWAY_KEPT,
+            Self::Other => 0,
+        }
+    }
 }
 
 impl Frames {
@@ -79,15 +109,13 @@ impl Frames {
                         self.head(bytes, &mut seen);
                     }
                 }
-                State::Payload { left, keep } => {
+                State::Payload { left, kind } => {
                     let (payload, rest) = bytes.split_at(bytes.len().min(left));
-                    if keep {
-                        let room = GOAWAY_KEPT.saturating_sub(self.kept.len());
-                        self.kept
-                            .extend_from_slice(&payload[..payload.len().min(room)]);
-                    }
+                    let room = kind.kept().saturating_sub(self.kept.len());
+                    let kept = &payload[..payload.len().min(room)];
+                    self.kept.extend_from_slice(kept);
                     bytes = rest;
-                    self.payload(left - payload.len(), keep, &mut seen);
+                    self.payload(left - payload.len(), kind, &mut seen);
                 }
                 State::Stopped => return,
             }
@@ -100,8 +128,14 @@ impl Frames {
         };
         let length = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
         let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
+        let own = kind == SETTINGS && stream == 0 && flags & ACK == 0;
+        let kind = match kind {
+            SETTINGS if own && !self.settings => Kind::FirstSettings,
+            SETTINGS if own => Kind::Settings,
+            GOAWAY if stream == 0 => Kind::GoAway,
+            _ => Kind::Other,
+        };
         if !self.settings {
-            let own = kind == SETTINGS && stream == 0 && flags & ACK == 0;
             if !own || length % 6 != 0 || length > FIRST_FRAME {
                 let mut first = std::mem::take(&mut self.kept);
                 first.extend_from_slice(&rest[..rest.len().min(SHOWN - HEAD)]);
@@ -109,25 +143,47 @@ impl Frames {
                 return seen(Seen::NoSettings(first));
             }
             self.settings = true;
-            seen(Seen::Settings);
         }
         self.kept.clear();
-        self.payload(length, kind == GOAWAY && stream == 0, seen);
+        self.payload(length, kind, seen);
     }
 
-    fn payload(&mut self, left: usize, keep: bool, seen: &mut impl FnMut(Seen)) {
+    fn payload(&mut self, left: usize, kind: Kind, seen: &mut impl FnMut(Seen)) {
         if left > 0 {
-            self.state = State::Payload { left, keep };
+            self.state = State::Payload { left, kind };
             return;
         }
         self.state = State::Head;
-        if let Some((&[_, _, _, _, a, b, c, d], debug)) = self.kept.split_first_chunk() {
-            seen(Seen::GoAway {
-                code: u32::from_be_bytes([a, b, c, d]),
-                debug: debug.escape_ascii().to_string(),
-            });
+        match kind {
+            // The limit first, so that it is known when the peer counts as ready.
+            Kind::FirstSettings => {
+                seen(Seen::Streams(self.streams().unwrap_or(u32::MAX)));
+                seen(Seen::Settings);
+            }
+            Kind::Settings => self
+                .streams()
+                .into_iter()
+                .for_each(|n| seen(Seen::Streams(n))),
+            Kind::GoAway => {
+                if let Some((&[_, _, _, _, a, b, c, d], debug)) = self.kept.split_first_chunk() {
+                    let code = u32::from_be_bytes([a, b, c, d]);
+                    let debug = debug.escape_ascii().to_string();
+                    seen(Seen::GoAway { code, debug });
+                }
+            }
+            Kind::Other => {}
         }
         self.kept.clear();
+    }
+
+    /// The stream limit among the settings that were kept; of several the last one counts.
+    fn streams(&self) -> Option<u32> {
+        let (settings, _) = self.kept.as_chunks::<SETTING>();
+        let mut limits = settings.iter().filter_map(|&[a, b, value @ ..]| {
+            let number = u16::from_be_bytes([a, b]);
+            (number == MAX_CONCURRENT_STREAMS).then_some(u32::from_be_bytes(value))
+        });
+        limits.next_back()
     }
 }
 
@@ -155,7 +211,7 @@ mod tests {
         let (mut frames, mut all) = (Frames::default(), Vec::new());
         for piece in bytes.chunks(piece) {
             frames.feed(piece, |seen| all.push(seen));
-            assert!(frames.kept.len() <= GOAWAY_KEPT);
+            assert!(frames.kept.len() <= SETTINGS_KEPT);
         }
         all
     }
@@ -170,7 +226,13 @@ mod tests {
         bytes.extend(goaway(0, &[0xff; 500]));
         for piece in 1..bytes.len() {
             let seen = scan(&bytes, piece);
-            let [Seen::Settings, first, Seen::GoAway { code: 0, debug }] = &*seen else {
+            let [
+                Seen::Streams(100),
+                Seen::Settings,
+                first,
+                Seen::GoAway { code: 0, debug },
+            ] = &*seen
+            else {
                 panic!("{seen:?} in pieces of {piece}");
             };
             let expected = Seen::GoAway {
@@ -179,6 +241,31 @@ mod tests {
             };
             assert_eq!(first, &expected);
             assert_eq!(debug.len(), 4 * 64);
+        }
+    }
+
+    /// B8: the limit that the first SETTINGS name, none if they name none; later ones change it only if they
+    /// name it, and the last of several counts.
+    #[test]
+    fn the_stream_limit_is_seen() {
+        let limit = |value: u32| [&[0, 3], &value.to_be_bytes()[..]].concat();
+        let other = [0, 4, 0, 0, 255, 255];
+        let mut bytes = frame(SETTINGS, 0, 0, &other);
+        bytes.extend(frame(
+            SETTINGS,
+            0,
+            0,
+            &[&other[..], &limit(7), &limit(5)].concat(),
+        ));
+        bytes.extend(frame(SETTINGS, 0, 0, &other));
+        bytes.extend(frame(SETTINGS, 0, 0, &limit(0)));
+        bytes.extend(frame(SETTINGS, 0, 0, &limit(1).repeat(1_000)));
+        for piece in [1, 7, 4_096] {
+            let seen = scan(&bytes, piece);
+            let limits = [u32::MAX, 5, 0, 1].map(Seen::Streams);
+            assert_eq!(seen[0], limits[0]);
+            assert_eq!(seen[1], Seen::Settings);
+            assert_eq!(seen[2..], limits[1..]);
         }
     }
 
@@ -217,7 +304,7 @@ mod tests {
         let mut bytes = frame(SETTINGS, 0, 0, &[]);
         bytes.extend(frame(GOAWAY, 0, 0, &[0; 7]));
         bytes.extend(goaway(2, b""));
-        assert_eq!(scan(&bytes, 5).len(), 2);
+        assert_eq!(scan(&bytes, 5).len(), 3);
     }
 
     #[test]

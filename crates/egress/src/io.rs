@@ -66,6 +66,7 @@ impl<S> Watched<S> {
         };
         let (link, first) = (&self.link, &mut self.first);
         frames.feed(bytes, |seen| match seen {
+            Seen::Streams(limit) => link.allows(limit),
             Seen::Settings => tell(first, First::Settings),
             Seen::NoSettings(bytes) => tell(first, First::Other(bytes)),
             Seen::GoAway { code, debug } => link.told_to_go(code, &debug),

@@ -119,6 +119,12 @@ impl Link {
         self.facts().shut = true;
     }
 
+    /// The peer allows this many streams at a time from now on.
+    pub(crate) fn allows(&self, streams: u32) {
+        tracing::debug!(channel = %self.id, place = %self.place, streams, "stream limit");
+        self.owner.meter().set_stream_limit(Some(streams));
+    }
+
     /// The peer closed the connection.
     pub(crate) fn closed_by_peer(&self) {
         self.ends("unknown", "connection closed: the peer closed it");

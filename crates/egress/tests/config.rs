@@ -93,23 +93,26 @@ fn values_out_of_range_are_refused_by_name() {
 
 #[test]
 fn the_ends_of_the_ranges_are_allowed_outside_a_runtime() {
-    let mut config = EgressConfig::default();
-    config.stream_window = 1;
-    config.connection_window = 1;
-    config.max_frame_size = Some(16_384);
-    config.max_header_list_size = Some(1);
-    config.keepalive = None;
-    config.reset_streams = 0;
-    config.reset_stream_duration = Duration::ZERO;
-    config.connect_budget = Duration::from_millis(1);
-    Egress::new(URI, config).expect("the least");
-    let mut config = EgressConfig::default();
-    config.stream_window = (1 << 31) - 1;
-    config.connection_window = (1 << 31) - 1;
-    config.max_frame_size = Some(16_777_215);
-    config.max_header_list_size = Some((1 << 31) - 1);
-    config.reset_streams = 1 << 20;
-    Egress::new(URI, config).expect("the most");
+    let least = EgressConfig {
+        stream_window: 1,
+        connection_window: 1,
+        max_frame_size: Some(16_384),
+        max_header_list_size: Some(1),
+        keepalive: None,
+        reset_streams: 0,
+        reset_stream_duration: Duration::ZERO,
+        connect_budget: Duration::from_millis(1),
+    };
+    Egress::new(URI, least).expect("the least");
+    let most = EgressConfig {
+        stream_window: (1 << 31) - 1,
+        connection_window: (1 << 31) - 1,
+        max_frame_size: Some(16_777_215),
+        max_header_list_size: Some((1 << 31) - 1),
+        reset_streams: 1 << 20,
+        ..EgressConfig::default()
+    };
+    Egress::new(URI, most).expect("the most");
 }
 
 #[test]

@@ -311,3 +311,25 @@ async fn each_place_has_its_endpoint_and_an_error_of_its_own() {
         "{error}"
     );
 }
+
+/// B8: on plaintext the peer's stream limit stands on the meter when the dial ends, and follows the peer.
+#[tokio::test]
+async fn the_stream_limit_stands_on_the_meter() {
+    for (script, limit) in [(Script::max_streams(10), 10), (Script::good(), 65_534)] {
+        let peer = Peer::start(script).unwrap();
+        let channel = dial(&Egress::new(peer.uri(), short(2_000)).unwrap()).await;
+        assert_eq!(channel.meter().read().stream_limit(), Some(limit));
+        let bell = std::sync::Arc::new(tokio::sync::Notify::new());
+        channel.meter().ring_on_change(std::sync::Arc::clone(&bell));
+        let rung = bell.notified();
+        let settings = steadfast_testkit::peer::Step::Frame {
+            kind: 4,
+            flags: 0,
+            stream: Some(0),
+            payload: vec![0, 3, 0, 0, 0, 5].into(),
+        };
+        assert!(peer.inject(0, [settings]).await);
+        in_time(rung).await;
+        assert_eq!(channel.meter().read().stream_limit(), Some(5));
+    }
+}

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use steadfast_balance::{Balance, BalanceConfig, BalanceLayer, Places};
-use steadfast_core::{BoxError, ChannelId, Local, LocalKind, Place};
+use steadfast_core::{BoxError, ChannelId, Local, LocalKind, Meter, Metered, NewChannel, Place};
 use tower::{Layer, Service, ServiceExt};
 
 /// How a place answers a dial.
@@ -47,6 +47,9 @@ struct State {
     readiness: HashMap<ChannelId, Readiness>,
     wakers: Vec<Waker>,
     timeouts: Vec<Option<String>>,
+    /// The stream limit that new channels show.
+    limit: Option<u32>,
+    meters: Vec<Meter>,
 }
 
 #[derive(Clone, Default)]
@@ -67,6 +70,25 @@ impl Net {
             .unwrap()
             .dials
             .insert(place.to_owned(), dial);
+    }
+
+    /// All channels, old and new, show this stream limit from now on.
+    pub fn set_stream_limit(&self, limit: Option<u32>) {
+        let mut state = self.state.lock().unwrap();
+        state.limit = limit;
+        let meters = state.meters.clone();
+        drop(state);
+        meters
+            .iter()
+            .for_each(|meter| meter.set_stream_limit(limit));
+    }
+
+    /// A pool whose channels show the stream limit that was set.
+    pub fn limited_pool(&self, config: BalanceConfig) -> Balance<TestChannel> {
+        let layer = BalanceLayer::new(config)
+            .unwrap()
+            .places(Places::list(["a"]));
+        layer.layer(Limited(self.clone()))
     }
 
     /// How often each place was dialled.
@@ -143,6 +165,26 @@ impl Net {
     + use<> {
         let net = self.clone();
         move |id, place| Box::pin(net.clone().dial(id, place))
+    }
+}
+
+/// A factory whose channels show a stream limit on their meters.
+struct Limited(Net);
+
+impl NewChannel for Limited {
+    type Service = TestChannel;
+    type Future = Pin<Box<dyn Future<Output = Result<Metered<TestChannel>, BoxError>> + Send>>;
+
+    fn new_channel(&self, id: ChannelId, place: &Place) -> Self::Future {
+        let net = self.0.clone();
+        let dial = net.factory().new_channel(id, place);
+        Box::pin(async move {
+            let channel = dial.await?;
+            let mut state = net.state.lock().unwrap();
+            channel.meter().set_stream_limit(state.limit);
+            state.meters.push(channel.meter().clone());
+            Ok(channel)
+        })
     }
 }
 

@@ -182,7 +182,11 @@ async fn aged_channels_are_refreshed() {
 #[tokio::test(start_paused = true)]
 async fn sized_by_the_peak_of_open_bodies() {
     let net = Net::new();
-    let pool = net.pool(BalanceConfig::default());
+    let config = BalanceConfig {
+        grow_on_demand: false,
+        ..BalanceConfig::default()
+    };
+    let pool = net.pool(config);
     let mut held = Vec::new();
     for _ in 0..200 {
         held.push(call(&pool, "/held").await.unwrap());

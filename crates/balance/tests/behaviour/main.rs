@@ -11,6 +11,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 mod common;
 mod edges;
+mod growth;
 mod in_flight;
 mod life;
 mod observe;

@@ -104,7 +104,11 @@ fn a_life_in_figures() {
     recorded(async |mut meters: Meters| {
         let net = Net::new();
         net.set("a", Dial::After(Duration::from_secs(2)));
-        let pool = net.pool(test(BalanceConfig::default()));
+        let config = BalanceConfig {
+            grow_on_demand: false,
+            ..BalanceConfig::default()
+        };
+        let pool = net.pool(test(config));
         let mut held = tokio::task::JoinSet::new();
         for _ in 0..3 {
             let pool = pool.clone();

@@ -19,9 +19,10 @@ pub(crate) async fn in_time<F: Future>(future: F) -> F::Output {
 
 /// The default with a short budget.
 pub(crate) fn short(budget_ms: u64) -> EgressConfig {
-    let mut config = EgressConfig::default();
-    config.connect_budget = Duration::from_millis(budget_ms);
-    config
+    EgressConfig {
+        connect_budget: Duration::from_millis(budget_ms),
+        ..EgressConfig::default()
+    }
 }
 
 pub(crate) async fn dial(egress: &Egress) -> Metered<EgressChannel> {
