@@ -70,7 +70,8 @@ async fn front(front: Front, alpn: &'static [&'static str], peer: Arc<Peer>) -> 
                     return;
                 };
                 let mut server = TcpStream::connect(peer.addr()).await.unwrap();
-                let requested = |state: &PeerState| front == Front::Cuts && !state.requests.is_empty();
+                let requested =
+                    |state: &PeerState| front == Front::Cuts && !state.requests.is_empty();
                 tokio::select! {
                     _ = copy_bidirectional(&mut client, &mut server) => {}
                     _ = peer.wait_until(HANG, requested) => {}

@@ -141,21 +141,14 @@ async fn a_cancel_without_a_window_is_sent() {
 async fn a_storm_of_cancels_at_a_server_with_a_limit() {
     let answer = |request: &steadfast_testkit::peer::Request| {
         if request.path == STREAM {
-            return Answer::steps([
-                Step::AwaitRequest,
-                Step::headers(),
-                Step::good_message(),
-            ]);
+            return Answer::steps([Step::AwaitRequest, Step::headers(), Step::good_message()]);
         }
         if request.header("x-id") == Some("good") {
             return Answer::good();
         }
         // The stream of index 0 is the neighbour's; the resets come in any order, the last one decides.
         match request.index {
-            21.. => Answer::silence().after_reset([
-                Step::goaway(11, Last::Highest),
-                Step::Fin,
-            ]),
+            21.. => Answer::silence().after_reset([Step::goaway(11, Last::Highest), Step::Fin]),
             _ => Answer::silence(),
         }
     };
@@ -189,7 +182,10 @@ async fn a_storm_of_cancels_at_a_server_with_a_limit() {
             seen.connections.len() >= 4 + replaced && seen.open_connections() == 4
         });
         dialled.await.unwrap();
-        assert_eq!(pool.snapshot().in_flight(), if replaced == 0 { 4 } else { 0 });
+        assert_eq!(
+            pool.snapshot().in_flight(),
+            if replaced == 0 { 4 } else { 0 }
+        );
     }
     for (mut stream, attempt) in neighbours {
         soon("its end", stream.message()).await.unwrap_err();

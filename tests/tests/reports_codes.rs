@@ -103,7 +103,10 @@ async fn a_truncated_message_is_never_a_success() {
     ends("END_STREAM", script, Outcome::NoStatus, 0).await;
     let script = Script::truncated(Truncated::StatusZero);
     let seen = ends("grpc-status 0", script, Outcome::CutShort, 0).await;
-    println!("half a message and status 0 ends for the caller with {:?}", seen.status);
+    println!(
+        "half a message and status 0 ends for the caller with {:?}",
+        seen.status
+    );
 }
 
 /// P1: connections that break before or in the head, or in the body, by FIN or by RST: lost, whatever kind
@@ -163,7 +166,10 @@ async fn the_reason_is_the_deepest_source() {
     let reset = call(Script::rst(11), None).await.status.unwrap();
     let text = deepest(&reset);
     assert!(text.contains("calm") || text.contains("CALM"), "{text}");
-    let cut = call(Script::rst_after_headers(2), None).await.status.unwrap();
+    let cut = call(Script::rst_after_headers(2), None)
+        .await
+        .status
+        .unwrap();
     let text = deepest(&cut);
     assert!(text.contains("internal"), "{text}");
 }

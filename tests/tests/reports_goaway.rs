@@ -1,6 +1,6 @@
 //! Servers that say GOAWAY: what is open goes on, what comes after it goes elsewhere, and dials are few.
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use steadfast::{Attempt, BalanceConfig, Config, Outcome, Places, Pool};
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
@@ -63,25 +63,14 @@ async fn burst(pool: &Pool, calls: usize) -> Vec<Outcome> {
     outcomes
 }
 
-/// Waits until each of the pool's channels is one that was dialled after `before` connections.
-async fn replaced(pool: &Pool, channels: usize, old: &[steadfast::ChannelId]) {
-    let all_new = async {
-        loop {
-            let now = pool.snapshot();
-            let new = |id| !old.contains(id);
-            let ids = now.channels.iter().map(|channel| &channel.id);
-            if ids.filter(|id| new(id)).count() == channels && now.size() == channels {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    soon("the replacements", all_new).await;
-}
-
-fn ids(pool: &Pool) -> Vec<steadfast::ChannelId> {
-    let channels = pool.snapshot().channels;
-    channels.iter().map(|channel| channel.id).collect()
+/// Waits until each server has seen this many connections and the pool has all its channels again. A
+/// server sees the new one only after the pool has given up the old one.
+async fn replaced(pool: &Pool, channels: usize, peers: &[Peer], connections: usize) {
+    for peer in peers {
+        let dialled = peer.wait_until(HANG, |seen| seen.connections.len() >= connections);
+        dialled.await.unwrap();
+    }
+    soon("the replacements", pool.warm(channels)).await.unwrap();
 }
 
 /// E4, B5, B6: a graceful GOAWAY while a stream is open, and nobody calls: the pool sees it by itself and
@@ -94,25 +83,14 @@ async fn an_open_stream_goes_on_and_later_calls_go_elsewhere() {
     let mut client = EchoClient::new(pool.clone());
     let opened = client.server_stream(EchoRequest::default()).await;
     let mut stream = opened.unwrap().into_inner();
-    assert!(
-        soon("a message", stream.message())
-            .await
-            .unwrap()
-            .is_some()
-    );
-    let old = ids(&pool);
+    assert!(soon("a message", stream.message()).await.unwrap().is_some());
     goaway(&peer, 0).await;
-    replaced(&pool, 1, &old).await;
+    replaced(&pool, 1, slice::from_ref(&peer), 2).await;
     let outcomes = burst(&pool, 20).await;
     assert!(outcomes.iter().all(|end| end.is_ok()), "{outcomes:?}");
     assert_eq!(pool.snapshot().draining.len(), 1, "the stream holds it");
     peer.release_all();
-    assert!(
-        soon("the rest", stream.message())
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(soon("the rest", stream.message()).await.unwrap().is_some());
     assert!(soon("the end", stream.message()).await.unwrap().is_none());
     drop(stream);
     let closed = peer.wait_until(HANG, |seen| !seen.connections[0].open);
@@ -134,7 +112,6 @@ async fn what_a_burst_loses_to_a_goaway_was_never_processed() {
         let mut client = EchoClient::new(pool.clone());
         let opened = client.server_stream(EchoRequest::default()).await;
         let _stream = opened.unwrap().into_inner();
-        let old = ids(&pool);
         goaway(&peer, 0).await;
         let outcomes = burst(&pool, 20).await;
         let served = outcomes.iter().filter(|end| end.is_ok()).count();
@@ -146,7 +123,7 @@ async fn what_a_burst_loses_to_a_goaway_was_never_processed() {
         let answered = |connection: &steadfast_testkit::peer::Connection| connection.answers;
         let answers: u64 = peer.inspect(|seen| seen.connections.iter().map(answered).sum());
         assert_eq!(answers, served as u64);
-        replaced(&pool, 1, &old).await;
+        replaced(&pool, 1, slice::from_ref(&peer), 2).await;
         let outcomes = burst(&pool, 20).await;
         assert!(outcomes.iter().all(|end| end.is_ok()), "{outcomes:?}");
         assert_eq!(peer.connections(), 2);
@@ -162,7 +139,6 @@ async fn goaways_on_all_members_make_one_dial_each() {
     let peers = [(); 4].map(|()| server());
     let pool = pool(8, peers.iter().map(Peer::uri));
     soon("warming", pool.warm(8)).await.unwrap();
-    let old = ids(&pool);
     let calls = tokio::spawn({
         let pool = pool.clone();
         async move {
@@ -187,7 +163,7 @@ async fn goaways_on_all_members_make_one_dial_each() {
     // Two connections at each server, and a call is on its way on a few of them at once.
     assert!(lost.len() <= 16, "{} of 400 lost", lost.len());
     println!("{} of 400 calls were lost to 8 GOAWAYs", lost.len());
-    replaced(&pool, 8, &old).await;
+    replaced(&pool, 8, &peers, 4).await;
     let outcomes = burst(&pool, 200).await;
     assert!(outcomes.iter().all(|end| end.is_ok()));
     let dials = peers.each_ref().map(Peer::connections);

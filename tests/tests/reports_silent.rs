@@ -15,11 +15,9 @@ use tonic::{Request, Response, Status};
 /// A request on `ServerStream` gets headers and a message before that.
 fn deaf_then_good() -> Peer {
     let answer = |request: &steadfast_testkit::peer::Request| match request.path.as_str() {
-        "/steadfast.test.Echo/ServerStream" => Answer::steps([
-            Step::AwaitRequest,
-            Step::headers(),
-            Step::good_message(),
-        ]),
+        "/steadfast.test.Echo/ServerStream" => {
+            Answer::steps([Step::AwaitRequest, Step::headers(), Step::good_message()])
+        }
         _ if request.index < 2 => Answer::good(),
         _ => Answer::silence(),
     };

@@ -18,7 +18,8 @@ pub enum Strategy {
     RoundRobin,
 }
 /// The longest time that may be set: a clock can't hold every sum of longer ones, and nobody waits so long.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// 365.25 days, as the crate humantime reads `1y`.
+const YEAR: Duration = Duration::from_secs(31_557_600);
 
 /// How a pool sizes, dials, ages and drains its channels.
 ///

@@ -74,16 +74,19 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
     /// gives up its dials.
     pub(crate) async fn run(mut self) {
         let signals = Arc::clone(&self.signals);
+        // It listens from when it is made, so before each look; and it lives on when something else was
+        // chosen first, so that no change is missed.
+        let standing = signals.standing.notified();
+        tokio::pin!(standing);
         loop {
-            // Armed before the look, so that no change in between is missed.
-            let standing = signals.standing.notified();
-            tokio::pin!(standing);
-            standing.as_mut().enable();
             let Some(deadline) = self.turn() else {
                 return;
             };
             select! {
-                () = standing => self.rung = true,
+                () = standing.as_mut() => {
+                    self.rung = true;
+                    standing.set(signals.standing.notified());
+                }
                 () = signals.work.notified() => {}
                 () = sleep_until(deadline) => {}
                 () = self.places.changed(), if !self.closed => {
@@ -142,7 +145,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
 
     /// Grows when a request met a channel at its maximum, or calls wait for a free stream.
     fn grow_on_demand(&mut self, shared: &Shared<S>, now: Instant) {
-        let signals = &self.signals;
+        let signals = Arc::clone(&self.signals);
         if self.pausing && self.plan.next_growth() <= now {
             // Pressure from here on counts, not what there was during the pause.
             self.pausing = false;
@@ -150,13 +153,24 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         }
         if !self.pausing && signals.pressed.load(Ordering::Relaxed) {
             self.pausing = true;
-            let grown = self.plan.on_pressed(now);
-            shared.metrics().resized(grown.cast_signed(), "demand");
+            let before = self.plan.size();
+            self.plan.on_pressed(now);
+            self.resized(shared, before, "demand");
         }
         if signals.starved.swap(false, Ordering::Relaxed) {
             let waiting = signals.waiting.load(Ordering::Relaxed);
-            let grown = self.plan.on_starved(waiting, self.room_per_channel(shared));
-            shared.metrics().resized(grown.cast_signed(), "streams");
+            let before = self.plan.size();
+            self.plan.on_starved(waiting, self.room_per_channel(shared));
+            self.resized(shared, before, "streams");
+        }
+    }
+
+    fn resized(&self, shared: &Shared<S>, before: usize, reason: &'static str) {
+        let after = self.plan.size();
+        if after != before {
+            tracing::info!(pool = self.pool, before, after, reason, "pool resized");
+            let change = after.cast_signed() - before.cast_signed();
+            shared.metrics().resized(change, reason);
         }
     }
 
@@ -199,12 +213,8 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             Some((reading.in_flight(), reading.standing()))
         };
         let before = self.plan.size();
-        let change = self.plan.on_interval(peak, fact, now);
-        if change != 0 {
-            let after = self.plan.size();
-            tracing::info!(pool = self.pool, before, after, peak, "pool resized");
-            shared.metrics().resized(change, "load");
-        }
+        self.plan.on_interval(peak, fact, now);
+        self.resized(shared, before, "load");
         self.dirty = true;
     }
 

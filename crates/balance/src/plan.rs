@@ -316,7 +316,8 @@ impl Plan {
 
     fn grow(&mut self, channels: usize) -> usize {
         let before = self.slots.len();
-        self.wanted = before.max((before + channels).min(self.config.max));
+        // Never fewer than before: without places there are no slots, but the size is kept.
+        self.wanted = self.wanted.max((before + channels).min(self.config.max));
         self.fill();
         self.slots.len() - before
     }

@@ -190,6 +190,9 @@ fn no_places_for_minutes_and_back() {
     pool.places(&[]);
     for _ in 0..3 {
         assert_eq!(pool.interval(100), 0);
+        // Told late of a request that met a channel at its maximum, or waited for a stream.
+        assert_eq!(pool.plan.on_pressed(pool.now), 0);
+        assert_eq!(pool.plan.on_starved(1, 99), 0);
     }
     pool.places(&["a"]);
     assert_eq!(pool.plan.size(), 6);

@@ -49,7 +49,10 @@ impl Dice {
 type Processed = Arc<Mutex<HashSet<u64>>>;
 
 fn id(request: &Request) -> u64 {
-    request.id().and_then(|id| id.parse().ok()).expect("every call has an id")
+    request
+        .id()
+        .and_then(|id| id.parse().ok())
+        .expect("every call has an id")
 }
 
 /// How a connection dies once it has served its share.
@@ -100,7 +103,9 @@ fn script(dice: &mut Dice, processed: &Processed) -> Script {
         let after = request.index > share;
         let steps = match death {
             // Here the peer says that it won't look at it, so the application never sees it.
-            Death::Refuse if request.index % 2 == 1 => return Answer::steps([Step::Rst(7)]),
+            Death::Refuse if !dies && request.index % 2 == 1 => {
+                return Answer::steps([Step::Rst(7)]);
+            }
             Death::GoawayBelow if dies => {
                 return Answer::steps([Step::goaway(0, last_served), Step::Fin]);
             }
@@ -115,11 +120,7 @@ fn script(dice: &mut Dice, processed: &Processed) -> Script {
         };
         processed.lock().unwrap().insert(id(request));
         let answer = [Step::AwaitRequest].into_iter().chain(steps);
-        Answer::steps(answer.chain([
-            Step::headers(),
-            Step::good_message(),
-            Step::status(0, ""),
-        ]))
+        Answer::steps(answer.chain([Step::headers(), Step::good_message(), Step::status(0, "")]))
     });
     script.settings(settings)
 }
@@ -215,7 +216,10 @@ async fn flap(seed: u64, calls: u64) -> usize {
         count[1] += usize::from(arrived.contains(&id));
         count[2] += usize::from(done);
     }
-    println!("seed {seed}: {calls} calls, {} connections, {took:.1?}", peer.connections());
+    println!(
+        "seed {seed}: {calls} calls, {} connections, {took:.1?}",
+        peer.connections()
+    );
     for (what, [all, arrived, done]) in &counts {
         println!("{all:6} × {what}: {arrived} arrived, {done} processed");
     }

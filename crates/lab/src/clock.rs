@@ -19,6 +19,11 @@ pub(crate) fn uptime() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
+/// The CPU time that the calling thread has used: while others have the core it stands still.
+pub(crate) fn thread_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
 /// The wall clock in microseconds, which a BigTable server puts on cells that were written without a timestamp.
 #[expect(
     clippy::disallowed_methods,

@@ -25,7 +25,7 @@ pub(crate) struct Fleet {
     pool: SharedString,
     failures: Box<Failures>,
     state: Mutex<State>,
-    /// Rung when the timer has to look again, and when there is no fleet any more.
+    /// Rung when the timer has to look again; at the latest when the last penalised channel leaves.
     bell: Arc<Notify>,
 }
 
@@ -205,12 +205,6 @@ impl Drop for Acting<'_> {
         if self.armed {
             self.fleet.state().acting = false;
         }
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        self.bell.notify_one();
     }
 }
 

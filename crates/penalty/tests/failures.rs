@@ -134,6 +134,33 @@ async fn connection_failures() {
     assert!(!costs(move || grpc(body())).await, "nor in the body");
 }
 
+/// P1, P2: the default set, for what the other tests here don't provoke.
+#[test]
+fn the_default_set() {
+    let yes = [
+        Outcome::DialFailed,
+        Outcome::NeverSent,
+        Outcome::Unprocessed,
+        Outcome::ConnectionLost,
+        Outcome::Protocol,
+        Outcome::Reset(0),
+        Outcome::Reset(8),
+        Outcome::GoAway(0),
+        Outcome::NoStatus,
+        Outcome::CutShort,
+        Outcome::GapTimeout,
+    ];
+    let no = [
+        Outcome::Status(0),
+        Outcome::Timeout,
+        Outcome::Local(LocalKind::Quarantine),
+        Outcome::Dropped,
+        Outcome::Other,
+    ];
+    assert!(yes.iter().all(is_failure));
+    assert!(!no.iter().any(is_failure));
+}
+
 /// P1: a status in the headers and a bare HTTP status count with the head, though the stream stays
 /// open, and once.
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,8 @@ mod support;
 use std::{
     future::Future,
     pin::pin,
-    task::{Context, Waker},
+    sync::Arc,
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
@@ -18,6 +19,7 @@ use steadfast_testkit::body::BodyScript;
 use support::{Scripted, flat, grpc, head, scripted, trailers_only, whole};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
+    sync::Notify,
     time::advance,
 };
 use tower::{Layer, Service};
@@ -185,6 +187,44 @@ async fn half_of_the_usable_pool() {
     fail(&mut channels[2]).await;
     assert_eq!(reserve(&channels), [false; 4], "three of four");
     assert_eq!(channels[2].meter().read().charge(), 25);
+}
+
+/// P5: what other layers hold back is known when a failure comes, not only when the timer looks.
+#[tokio::test(start_paused = true)]
+async fn half_of_what_is_usable_now() {
+    let layer = PenaltyWindowLayer::default();
+    let mut channels: [Channel; 2] = pool(&layer);
+    let stall = channels[1].meter().owner();
+    stall.set_standing(Standing::Shut);
+    fail(&mut channels[0]).await;
+    assert_eq!(standing(channels[0].meter()), Standing::Open, "one of one");
+    assert_eq!(channels[0].meter().read().charge(), 25);
+}
+
+/// X6: a waiting call whose waker panics takes down the call that woke it; the fleet goes on.
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics() {
+    struct Bomb;
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {
+            panic!("somebody's waker");
+        }
+    }
+    let layer = PenaltyWindowLayer::default();
+    let [mut a, mut b, c, d] = pool(&layer);
+    let bell = Arc::new(Notify::new());
+    a.meter().ring_on_change(Arc::clone(&bell));
+    let mut waiting = pin!(bell.notified());
+    let bomb = Waker::from(Arc::new(Bomb));
+    let pending = waiting.as_mut().poll(&mut Context::from_waker(&bomb));
+    assert!(pending.is_pending());
+    let meter = a.meter().clone();
+    let crash = tokio::spawn(async move { fail(&mut a).await });
+    assert!(crash.await.unwrap_err().is_panic());
+    fail(&mut b).await;
+    assert_eq!(standing(b.meter()), Standing::Reserve);
+    assert_eq!(standing(&meter), Standing::Open, "it left with its task");
+    drop((c, d));
 }
 
 /// The last clone of a service takes the channel out of the pool, with its penalty; an exchange that

@@ -157,7 +157,7 @@ fn an_old_failure_shortens_nothing() {
     let mut pool = Pool::flat(2);
     pool.fail(0, 2 * S);
     pool.fail(0, S);
-    pool.run_until(7 * S - MS);
+    pool.tick(7 * S - MS);
     assert_eq!(pool.charges(), [25, 0]);
 }
 

@@ -11,7 +11,7 @@ pub use tonic_body::{TonicBody, TonicBodyFuture, TonicBodyLayer};
 
 pub use steadfast_balance::{
     Balance, BalanceConfig, BalanceLayer, ChannelSnapshot, CloseReport, ConnectingSnapshot,
-    Connectivity, Places, Snapshot,
+    Connectivity, Places, Snapshot, Strategy as BalanceStrategy,
 };
 pub use steadfast_classify as classify;
 pub use steadfast_core::{

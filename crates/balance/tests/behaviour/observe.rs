@@ -361,7 +361,7 @@ impl Told {
         changes
             .map(|(_, fields)| {
                 assert_eq!(fields["pool"], "test");
-                let more = ["place", "why", "before", "after"];
+                let more = ["place", "why", "before", "after", "reason"];
                 let more = more.iter().filter_map(|name| fields.get(name));
                 let message = [&fields["message"]];
                 let words: Vec<_> = message.into_iter().chain(more).cloned().collect();
@@ -433,7 +433,7 @@ async fn events_for_changes_of_state() {
     tokio::time::sleep(2 * MINUTE).await;
     assert_eq!(
         told.changes(),
-        ["pool resized 2 1", "channel drains a Shrunk"]
+        ["pool resized 2 1 load", "channel drains a Shrunk"]
     );
     sender.send(vec![Place::new("b")]).unwrap();
     settle().await;

@@ -254,6 +254,38 @@ async fn quarantined_channels_are_not_picked() {
     call(&pool, "/ok").await.unwrap();
 }
 
+/// B7: a channel that opens again is told to the calls that wait, also when the pool has other things to do
+/// in that moment.
+#[tokio::test(start_paused = true)]
+async fn an_opened_channel_is_heard_of() {
+    let (meters, mut made) = tokio::sync::mpsc::unbounded_channel();
+    let net = Net::new();
+    let config = BalanceConfig {
+        wait_for_ready: Some(Duration::from_secs(5)),
+        ..BalanceConfig::fixed(1)
+    };
+    let layer = steadfast_balance::BalanceLayer::new(config).unwrap();
+    let layer = layer.places(Places::list(["a"]));
+    let pool = layer.layer(Shuttable(net.clone(), meters));
+    pool.warm(1).await.unwrap();
+    let owner = made.recv().await.unwrap().owner();
+    settle().await;
+    let began = now();
+    for _ in 0..50 {
+        owner.set_standing(Standing::Shut);
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move { call(&pool, "/ok").await.map(drop) }
+        });
+        settle().await;
+        assert_eq!(pool.snapshot().waiting, 1);
+        owner.set_standing(Standing::Open);
+        pool.warm(0).await.unwrap();
+        waiting.await.unwrap().unwrap();
+    }
+    assert_eq!(now(), began);
+}
+
 /// B3, B9: a charge is no demand, and a channel that is held back isn't used for being preferred.
 #[tokio::test(start_paused = true)]
 async fn charges_and_preferences() {

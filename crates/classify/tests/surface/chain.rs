@@ -65,7 +65,11 @@ fn h2(error: &h2::Error) -> String {
         (error.is_remote(), "remote"),
         (error.is_library(), "library"),
     ];
-    let flags: Vec<_> = flags.iter().filter(|(is, _)| *is).map(|(_, n)| *n).collect();
+    let flags: Vec<_> = flags
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, n)| *n)
+        .collect();
     match (error.reason(), error.get_io()) {
         (Some(reason), _) => format!("h2[{} {}]", flags.join("+"), u32::from(reason)),
         (None, Some(io)) => format!("h2[io {:?}]", io.kind()),

@@ -8,7 +8,9 @@ const DOCS: &str = include_str!("../../../../docs/failures.md");
 
 /// The outcomes of each row of the docs whose id is asked for.
 fn documented(asked: impl Fn(&str) -> bool) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
-    let cells = |line: &'static str| -> Vec<_> { line.trim_matches('|').split('|').map(str::trim).collect() };
+    let cells = |line: &'static str| -> Vec<_> {
+        line.trim_matches('|').split('|').map(str::trim).collect()
+    };
     DOCS.lines()
         .filter(|line| line.starts_with("| "))
         .map(cells)
@@ -56,6 +58,14 @@ pub(crate) fn compare(rows: &[Row], asked: impl Fn(&str) -> bool) {
         }
         unseen.remove(id.as_str());
     }
-    wrong.extend(unseen.iter().map(|id| format!("{id}: documented, and not in the table")));
-    assert!(wrong.is_empty(), "docs/failures.md differs\n{}", wrong.join("\n"));
+    wrong.extend(
+        unseen
+            .iter()
+            .map(|id| format!("{id}: documented, and not in the table")),
+    );
+    assert!(
+        wrong.is_empty(),
+        "docs/failures.md differs\n{}",
+        wrong.join("\n")
+    );
 }

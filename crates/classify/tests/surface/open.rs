@@ -305,7 +305,10 @@ pub(crate) fn beside_a_mass_cancel() -> Open {
             let calls: Vec<_> = (0..DROPPED)
                 .map(|_| tokio::spawn(background(others.clone())))
                 .collect();
-            watched.wait_until(HANG, requests(1 + DROPPED)).await.unwrap();
+            watched
+                .wait_until(HANG, requests(1 + DROPPED))
+                .await
+                .unwrap();
             calls.iter().for_each(|call| call.abort());
         };
         Opened {
@@ -329,9 +332,7 @@ pub(crate) fn no_streams(tune: Tune) -> Open {
         async move {
             // The first request would go out before the SETTINGS came.
             let first = tokio::spawn(background(channel.clone()));
-            let seen = |state: &PeerState| {
-                matches!(&state.connections[..], [only] if only.settings_acknowledged)
-            };
+            let seen = |state: &PeerState| matches!(&state.connections[..], [only] if only.settings_acknowledged);
             peer.wait_until(HANG, seen).await.unwrap();
             opened(channel, (peer, first))
         }
@@ -348,7 +349,8 @@ pub(crate) enum Fails {
 /// A transport whose reads fail with an error of this kind.
 pub(crate) fn failing_reads(kind: io::ErrorKind, at: Fails) -> Open {
     open(move || {
-        let peer = Arc::new(Peer::start(Script::head_stop(usize::from(at == Fails::InBody))).unwrap());
+        let peer =
+            Arc::new(Peer::start(Script::head_stop(usize::from(at == Fails::InBody))).unwrap());
         if at == Fails::BeforeHead {
             peer.set_script(Script::ping_only());
         }

@@ -52,7 +52,12 @@ impl Row {
     }
 
     /// A layer may see this, and it has this outcome.
-    pub(crate) fn seen(mut self, outcome: Outcome, line: &'static str, cause: &'static str) -> Self {
+    pub(crate) fn seen(
+        mut self,
+        outcome: Outcome,
+        line: &'static str,
+        cause: &'static str,
+    ) -> Self {
         self.seen.push(Seen {
             outcome,
             line,

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// How often a race is run: enough to see more than one of its outcomes, most of the time.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 20;
 
 /// Provokes each row and fails with all that differs. The rows run side by side, for most of the time is
 /// spent waiting for what doesn't come.
@@ -33,7 +33,8 @@ pub(crate) async fn check(rows: Vec<Row>, server: bool) {
         let bound = if hangs { row.patience } else { HANG };
         for streaming in [false, true] {
             let row = row.clone();
-            calls.spawn(async move { (number, Err(call::generated(&row, streaming, bound).await)) });
+            calls
+                .spawn(async move { (number, Err(call::generated(&row, streaming, bound).await)) });
         }
     }
     let mut wrong = Vec::new();
@@ -59,7 +60,12 @@ pub(crate) async fn check(rows: Vec<Row>, server: bool) {
     }
     println!("{} rows, tonic's server feature: {server}", rows.len());
     wrong.sort();
-    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} differ\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// The line decides which of the row's possibilities it is, and that decides the outcome.

@@ -48,19 +48,30 @@ async fn io_kinds() {
     check(table::io_kinds(), SERVER).await;
 }
 
+/// The races once more, on two threads, where they end in more ways.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn races() {
+    let rows = table::all().into_iter().filter(Row::race).collect();
+    check(rows, SERVER).await;
+}
+
 /// E2: a sender that knows already. Between a channel's readiness and its call there are microseconds, so
 /// this asks hyper itself.
 #[tokio::test]
 async fn the_sender_knew_already() {
     let (client, server) = tokio::io::duplex(1024);
-    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client));
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client));
     let (mut sender, connection) = handshake.await.unwrap();
     drop((server, connection));
     let request = http::Request::new(Empty::<bytes::Bytes>::new());
     let sent = tokio::time::timeout(HANG, sender.send_request(request)).await;
     let error = sent.expect("it hangs").unwrap_err();
     let written = chain::written(&error);
-    assert_eq!(written, "hyper(Canceled, is_canceled) > connection was not ready");
+    assert_eq!(
+        written,
+        "hyper(Canceled, is_canceled) > connection was not ready"
+    );
     assert_eq!(call_error(&error), Outcome::NeverSent);
 }
 
@@ -90,7 +101,8 @@ fn no_chain_depends_on_luck() {
     let (races, certain): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(Row::race);
     assert!(!races.is_empty());
     for (row, line, outcome) in errors(&races) {
-        let found = errors(&certain).any(|(_, other, result)| chain::fits(line, other) && result == outcome);
+        let found = errors(&certain)
+            .any(|(_, other, result)| chain::fits(line, other) && result == outcome);
         assert!(found, "{}: {line}", row.id);
     }
 }

@@ -67,7 +67,7 @@ impl PenaltyBench {
 ///   tower-p2c   tower::balance::p2c, poll_ready and call, with our meters as load; one for each thread, because it
 ///               can't be shared without a lock
 ///
-/// Printed are nanoseconds for one pick and one release as its thread sees them, the median over the rounds, and
+/// Printed are nanoseconds of the thread's CPU time for one pick and one release, the median over the rounds, and
 /// allocations.
 #[derive(Debug, Args)]
 pub(crate) struct PickBench {

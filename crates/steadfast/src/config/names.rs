@@ -96,7 +96,10 @@ mod tests {
         let follows = FOLLOWS.iter().map(|(path, _)| *path);
         for path in retired.chain(follows) {
             assert!(!paths.contains(&path), "{path}");
-            assert!(SECTIONS.contains(&path.split('.').next().unwrap()), "{path}");
+            assert!(
+                SECTIONS.contains(&path.split('.').next().unwrap()),
+                "{path}"
+            );
         }
         for (_, other) in FOLLOWS {
             assert!(paths.contains(&other), "{other}");

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use steadfast_balance::Strategy;
 use steadfast_penalty::Mode;
 
 /// What switches a setting off that can be off.
@@ -90,28 +91,41 @@ impl Value for Duration {
 
     #[cfg(feature = "serde")]
     fn written(&self) -> Option<Written> {
-        Some(Written::Text(
-            humantime::format_duration(*self).to_string(),
-        ))
+        Some(Written::Text(humantime::format_duration(*self).to_string()))
     }
 }
 
-impl Value for Mode {
-    fn parse(&mut self, text: &str) -> Result<(), String> {
-        let known = [Self::Flat, Self::Reserve];
-        let found = known.into_iter().find(|mode| word(mode) == text);
-        *self = found.ok_or_else(|| known.map(word).join(" or "))?;
-        Ok(())
-    }
+macro_rules! choice {
+    ($type:ident: $($variant:ident),+) => {
+        impl Value for $type {
+            fn parse(&mut self, text: &str) -> Result<(), String> {
+                let known = [$(Self::$variant),+];
+                let found = known.into_iter().find(|choice| word(choice) == text);
+                *self = found.ok_or_else(|| known.map(word).join(" or "))?;
+                Ok(())
+            }
 
-    #[cfg(feature = "serde")]
-    fn written(&self) -> Option<Written> {
-        Some(Written::Text(word(self)))
-    }
+            #[cfg(feature = "serde")]
+            fn written(&self) -> Option<Written> {
+                Some(Written::Text(word(self)))
+            }
+        }
+    };
 }
 
-fn word(mode: impl fmt::Debug) -> String {
-    format!("{mode:?}").to_lowercase()
+choice!(Mode: Flat, Reserve);
+choice!(Strategy: LeastLoaded, PowerOfTwo, RoundRobin);
+
+/// A variant's name as files have it: `least_loaded`.
+fn word(variant: impl fmt::Debug) -> String {
+    let mut word = String::new();
+    for letter in format!("{variant:?}").chars() {
+        if letter.is_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.extend(letter.to_lowercase());
+    }
+    word
 }
 
 impl<V: Value + Default> Value for Option<V> {

@@ -11,6 +11,9 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
     for path in paths() {
         let value = match &*path {
             "balance.name" => "a name",
+            "balance.strategy" => "round_robin",
+            "balance.grow_on_demand" => "false",
+            "balance.assumed_streams" => "3",
             "balance.initial" | "balance.max" => "20",
             "balance.min" | "balance.min_requests" | "balance.resize_step" => "3",
             "balance.max_requests" | "balance.refresh_step" | "penalty.step" => "50",
@@ -19,7 +22,9 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
             "penalty.weight" | "penalty.cap" => "70",
             "egress.keepalive" => "none",
             "egress.max_frame_size" => "20000",
-            "egress.stream_window" | "egress.connection_window" | "egress.max_header_list_size" => "100000",
+            "egress.stream_window" | "egress.connection_window" | "egress.max_header_list_size" => {
+                "100000"
+            }
             "egress.reset_streams" => "77",
             _ => "1m 30s",
         };
@@ -28,9 +33,14 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
         assert_eq!(from_file, from_env, "{path}");
         assert_ne!(from_env, Config::default(), "{path}");
         let written = toml::Table::try_from(&from_env).unwrap();
-        let found = path.split('.').try_fold(&toml::Value::Table(written), |value, key| value.get(key)).cloned();
+        let found = path
+            .split('.')
+            .try_fold(&toml::Value::Table(written), |value, key| value.get(key))
+            .cloned();
         let found = found.expect(&path);
-        let shown = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+        let shown = found
+            .as_str()
+            .map_or_else(|| found.to_string(), str::to_owned);
         assert_eq!(shown, value, "{path}");
         assert!(build(from_env).is_ok(), "{path}");
     }
@@ -49,9 +59,16 @@ fn the_environment_has_the_last_word() {
     assert_eq!((config.balance.initial, config.balance.max), (10, 50));
     assert_eq!(config.balance.max_age, None);
     let keepalive = Keepalive::new(Duration::from_secs(60), Duration::from_secs(3));
-    assert_eq!(config.egress.keepalive, Some(keepalive), "setting a part of it switches it on");
+    assert_eq!(
+        config.egress.keepalive,
+        Some(keepalive),
+        "setting a part of it switches it on"
+    );
 
-    let both = [("STEADFAST_EGRESS_KEEPALIVE_TIMEOUT", "3s"), ("STEADFAST_EGRESS_KEEPALIVE", "none")];
+    let both = [
+        ("STEADFAST_EGRESS_KEEPALIVE_TIMEOUT", "3s"),
+        ("STEADFAST_EGRESS_KEEPALIVE", "none"),
+    ];
     for both in [both, [both[1], both[0]]] {
         assert_eq!(
             env(&both).unwrap_err().to_string(),
@@ -63,14 +80,20 @@ fn the_environment_has_the_last_word() {
 /// A range that depends on another setting: the error names the variable, whichever of the two it set.
 #[test]
 fn a_variable_that_makes_another_setting_wrong_is_named() {
-    let error = env(&[("STEADFAST_BALANCE_MIN", "70"), ("STEADFAST_PENALTY_CAP", "90")]).unwrap_err();
+    let error = env(&[
+        ("STEADFAST_BALANCE_MIN", "70"),
+        ("STEADFAST_PENALTY_CAP", "90"),
+    ])
+    .unwrap_err();
     assert_eq!(
         error.to_string(),
         "balance.max is 64; allowed is 70 to 10000 with STEADFAST_BALANCE_MIN=70"
     );
     let mut wrong = Config::default();
     wrong.balance.max = 0;
-    let error = wrong.with_vars([("STEADFAST_BALANCE_NAME", "x")]).unwrap_err();
+    let error = wrong
+        .with_vars([("STEADFAST_BALANCE_NAME", "x")])
+        .unwrap_err();
     assert_eq!(error.to_string(), "balance.max is 0; allowed is 4 to 10000");
 }
 
@@ -80,7 +103,10 @@ fn variables_that_are_not_unicode() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     let hostile = OsStr::from_bytes(b"\xff\xfe");
-    assert_eq!(Config::default().with_vars([(hostile, hostile)]), Ok(Config::default()));
+    assert_eq!(
+        Config::default().with_vars([(hostile, hostile)]),
+        Ok(Config::default())
+    );
     let name = OsStr::new("STEADFAST_BALANCE_MAX");
     let error = Config::default().with_vars([(name, hostile)]).unwrap_err();
     assert_eq!(error.field(), "STEADFAST_BALANCE_MAX");
@@ -111,6 +137,8 @@ fn a_pool_reads_the_environment_when_it_is_built() {
         .output()
         .unwrap();
     let out = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && out.contains("1 passed"), "{child:?}");
+    assert!(
+        child.status.success() && out.contains("1 passed"),
+        "{child:?}"
+    );
 }
-

@@ -73,4 +73,3 @@ fn presets() {
     let off = file("preset = 'bigtable'\negress.keepalive = 'none'").unwrap();
     assert_eq!(off.egress.keepalive, None);
 }
-

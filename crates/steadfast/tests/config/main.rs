@@ -57,4 +57,3 @@ fn variable(path: &str) -> String {
 fn line(path: &str, value: &str) -> String {
     format!("{path} = {value:?}")
 }
-

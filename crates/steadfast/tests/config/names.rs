@@ -17,15 +17,36 @@ use super::{env, file};
 #[test]
 fn unknown_names() {
     for (text, expected) in [
-        ("balance.maxx = 1", "balance.maxx is no setting: the nearest is balance.max"),
-        ("egress.keepalive.intervall = '1s'", "egress.keepalive.intervall is no setting: the nearest is egress.keepalive.interval"),
-        ("egress.connect_budget = '1s'", "egress.connect_budget is no setting: it follows balance.connect_budget"),
-        ("penalty.name = 'x'", "penalty.name is no setting: it follows balance.name"),
-        ("stall.enabled = true", "stall.enabled is no setting: the sections are balance, penalty, egress"),
-        ("max = 1", "max is no setting: the sections are balance, penalty, egress"),
+        (
+            "balance.maxx = 1",
+            "balance.maxx is no setting: the nearest is balance.max",
+        ),
+        (
+            "egress.keepalive.intervall = '1s'",
+            "egress.keepalive.intervall is no setting: the nearest is egress.keepalive.interval",
+        ),
+        (
+            "egress.connect_budget = '1s'",
+            "egress.connect_budget is no setting: it follows balance.connect_budget",
+        ),
+        (
+            "penalty.name = 'x'",
+            "penalty.name is no setting: it follows balance.name",
+        ),
+        (
+            "stall.enabled = true",
+            "stall.enabled is no setting: the sections are balance, penalty, egress",
+        ),
+        (
+            "max = 1",
+            "max is no setting: the sections are balance, penalty, egress",
+        ),
         ("[retry]", "retry is an empty table, and no section"),
         ("balance = 1", "balance is a section, and \"1\" is none"),
-        ("balance.max.more = 1", "balance.max.more is no setting: the nearest is balance.max_age"),
+        (
+            "balance.max.more = 1",
+            "balance.max.more is no setting: the nearest is balance.max_age",
+        ),
     ] {
         assert_eq!(file(text).unwrap_err(), expected);
     }
@@ -34,20 +55,39 @@ fn unknown_names() {
     }
     let twice = r#"{"balance": {"max": 10}, "balance": {"max": 11}}"#;
     let error = serde_json::from_str::<Config>(twice).unwrap_err();
-    assert!(error.to_string().starts_with("balance is given twice"), "{error}");
+    assert!(
+        error.to_string().starts_with("balance is given twice"),
+        "{error}"
+    );
 
     for (name, hint) in [
-        ("STEADFAST_BALANCE_MAXX", "the nearest is STEADFAST_BALANCE_MAX"),
+        (
+            "STEADFAST_BALANCE_MAXX",
+            "the nearest is STEADFAST_BALANCE_MAX",
+        ),
         ("STEADFAST_BALANCE", "the nearest is STEADFAST_BALANCE_MAX"),
-        ("STEADFAST_PENALTY_NAME", "it follows STEADFAST_BALANCE_NAME"),
+        (
+            "STEADFAST_PENALTY_NAME",
+            "it follows STEADFAST_BALANCE_NAME",
+        ),
         ("STEADFAST_EGRESS_", "the nearest is "),
     ] {
         let error = env(&[(name, "1")]).expect_err(name);
-        assert_eq!((error.field(), error.value()), ("environment", &*format!("{name:?}")));
+        assert_eq!(
+            (error.field(), error.value()),
+            ("environment", &*format!("{name:?}"))
+        );
         let expected = format!("the name of a setting: {hint}");
         assert!(error.range().starts_with(&expected), "{error}");
     }
-    for name in ["STEADFAST_SKIP_LOG", "STEADFAST_", "STEADFAST_BALANCER", "steadfast_balance_max", "BALANCE_MAX", ""] {
+    for name in [
+        "STEADFAST_SKIP_LOG",
+        "STEADFAST_",
+        "STEADFAST_BALANCER",
+        "steadfast_balance_max",
+        "BALANCE_MAX",
+        "",
+    ] {
         assert_eq!(env(&[(name, "no number")]), Ok(Config::default()), "{name}");
     }
 }
@@ -64,8 +104,16 @@ fn retired_names_are_ignored_and_warned_of_once() {
         }
     });
     assert_eq!(warned.len(), 1, "{warned:?}");
-    for part in ["balance.downscale_threshold", "retired", "ignored", "balance.min_requests"] {
-        assert!(warned[0].contains(part), "{warned:?} says nothing of {part}");
+    for part in [
+        "balance.downscale_threshold",
+        "retired",
+        "ignored",
+        "balance.min_requests",
+    ] {
+        assert!(
+            warned[0].contains(part),
+            "{warned:?} says nothing of {part}"
+        );
     }
 }
 

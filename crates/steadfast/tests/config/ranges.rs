@@ -14,31 +14,65 @@ const ROWS: &[Row] = &[
     ("balance.max", &["0", "3", "10001"], "4 to 10000"),
     ("balance.min_requests", &["0", "26"], "1 to 25"),
     ("balance.max_requests", &["0", "1000001"], "1 to 1000000"),
+    ("balance.assumed_streams", &["0", "65535"], "1 to 65534"),
     ("balance.resize_interval", &["0s", "999ms", YEARS], "1s to "),
     ("balance.resize_step", &["0", "10001"], "1 to 10000"),
     ("balance.max_age", &["0s", "999ms", YEARS], "1s to "),
     ("balance.age_jitter", &[YEARS], "0ns to "),
     ("balance.refresh_step", &["0", "10001"], "1 to 10000"),
     ("balance.drain_limit", &[YEARS], "0ns to "),
-    ("balance.connect_budget", &["0s", "999us", "601s"], "1ms to 600s"),
+    (
+        "balance.connect_budget",
+        &["0s", "999us", "601s"],
+        "1ms to 600s",
+    ),
     ("balance.wait_for_ready", &[YEARS], "0ns to "),
     ("penalty.weight", &["0", "1000001"], "1 to 1000000"),
     ("penalty.window", &["0s", "999us", "3601s"], "1ms to 3600s"),
     ("penalty.step", &["1000001"], "0 to 1000000"),
     ("penalty.cap", &["1000001"], "0 to 1000000"),
     ("penalty.trickle", &["0s", "9ms", "3601s"], "10ms to 3600s"),
-    ("egress.stream_window", &["0", "2147483648"], "1..=2147483647"),
-    ("egress.connection_window", &["0", "2147483648"], "1..=2147483647"),
-    ("egress.max_frame_size", &["0", "16383", "16777216"], "16384..=16777215"),
-    ("egress.max_header_list_size", &["0", "2147483648"], "1..=2147483647"),
+    (
+        "egress.stream_window",
+        &["0", "2147483648"],
+        "1..=2147483647",
+    ),
+    (
+        "egress.connection_window",
+        &["0", "2147483648"],
+        "1..=2147483647",
+    ),
+    (
+        "egress.max_frame_size",
+        &["0", "16383", "16777216"],
+        "16384..=16777215",
+    ),
+    (
+        "egress.max_header_list_size",
+        &["0", "2147483648"],
+        "1..=2147483647",
+    ),
     ("egress.reset_streams", &["1048577"], "0..=1048576"),
     ("egress.reset_stream_duration", &["3601s"], "0ns..=3600s"),
-    ("egress.keepalive.interval", &["0s", "999us", "3601s"], "1ms..=3600s"),
-    ("egress.keepalive.timeout", &["0s", "999us", "3601s"], "1ms..=3600s"),
+    (
+        "egress.keepalive.interval",
+        &["0s", "999us", "3601s"],
+        "1ms..=3600s",
+    ),
+    (
+        "egress.keepalive.timeout",
+        &["0s", "999us", "3601s"],
+        "1ms..=3600s",
+    ),
 ];
 
 /// Settings that have no range, and what they may be.
 const WORDS: &[(&str, &str)] = &[
+    (
+        "balance.strategy",
+        "least_loaded or power_of_two or round_robin",
+    ),
+    ("balance.grow_on_demand", "true or false"),
     ("penalty.enabled", "true or false"),
     ("penalty.mode", "flat or reserve"),
     ("egress.keepalive", "none, or the settings in it"),
@@ -72,14 +106,24 @@ fn every_setting_out_of_its_range_is_refused() {
 fn values_that_cannot_be_understood_are_refused() {
     let ranges = ROWS.iter().map(|(path, _, range)| (*path, *range));
     for (path, range) in ranges.chain(WORDS.iter().copied()) {
-        for value in ["", "-1", "5 parsecs", "1.5", "99999999999999999999999999", "{}"] {
+        for value in [
+            "",
+            "-1",
+            "5 parsecs",
+            "1.5",
+            "99999999999999999999999999",
+            "{}",
+        ] {
             let error = env(&[(&variable(path), value)]).expect_err(path);
             assert_eq!(error.field(), variable(path));
             assert_eq!(error.value(), format!("{value:?}"));
             assert!(error.range().contains(range), "{error}");
 
             let error = file(&line(path, value)).expect_err(path);
-            assert!(error.starts_with(&format!("{path} is {value:?}; allowed is ")), "{error}");
+            assert!(
+                error.starts_with(&format!("{path} is {value:?}; allowed is ")),
+                "{error}"
+            );
             assert!(error.contains(range), "{error}");
         }
     }
@@ -88,14 +132,28 @@ fn values_that_cannot_be_understood_are_refused() {
     let error = env(&[("STEADFAST_BALANCE_MAX_AGE", "5")]).unwrap_err();
     assert!(error.to_string().starts_with(message), "{error}");
     for (text, expected) in [
-        ("balance.max = -1", r#"balance.max is "-1"; allowed is a whole number, 4 to 10000"#),
-        ("balance.max = 1.5", r#"balance.max is "1.5"; allowed is a whole number, 4 to 10000"#),
-        ("penalty.enabled = 1", r#"penalty.enabled is "1"; allowed is true or false"#),
-        ("preset = 'spanner'", r#"preset is "spanner"; allowed is default or bigtable"#),
+        (
+            "balance.max = -1",
+            r#"balance.max is "-1"; allowed is a whole number, 4 to 10000"#,
+        ),
+        (
+            "balance.max = 1.5",
+            r#"balance.max is "1.5"; allowed is a whole number, 4 to 10000"#,
+        ),
+        (
+            "penalty.enabled = 1",
+            r#"penalty.enabled is "1"; allowed is true or false"#,
+        ),
+        (
+            "preset = 'spanner'",
+            r#"preset is "spanner"; allowed is default or bigtable"#,
+        ),
     ] {
         assert_eq!(file(text).unwrap_err(), expected);
     }
     let list = file("balance.max = [1]").unwrap_err();
-    assert!(list.contains("a value or a table for balance.max"), "{list}");
+    assert!(
+        list.contains("a value or a table for balance.max"),
+        "{list}"
+    );
 }
-

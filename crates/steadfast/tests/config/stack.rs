@@ -26,17 +26,32 @@ pub(crate) async fn call(pool: Pool) -> Result<(), BoxError> {
 #[tokio::test]
 async fn a_penalty_that_is_off_leaves_no_trace() {
     for enabled in [false, true] {
-        let config = file(&format!("penalty.enabled = {enabled}\npenalty.mode = 'flat'")).unwrap();
+        let config = file(&format!(
+            "penalty.enabled = {enabled}\npenalty.mode = 'flat'"
+        ))
+        .unwrap();
         let server = failing();
-        let pool = Pool::builder(server.uri()).config(config).without_env().build().unwrap();
+        let pool = Pool::builder(server.uri())
+            .config(config)
+            .without_env()
+            .build()
+            .unwrap();
         for _ in 0..20 {
             call(pool.clone()).await.unwrap();
         }
         let snapshot = pool.snapshot();
-        let marked = snapshot.channels.iter().filter(|channel| channel.charge > 0).count();
-        assert!(snapshot.channels.iter().all(|channel| channel.standing == Standing::Open));
+        let marked = snapshot
+            .channels
+            .iter()
+            .filter(|channel| channel.charge > 0)
+            .count();
+        assert!(
+            snapshot
+                .channels
+                .iter()
+                .all(|channel| channel.standing == Standing::Open)
+        );
         assert_eq!(marked > 0, enabled, "{snapshot:?}");
         assert_eq!(pool.penalty().snapshot().is_empty(), !enabled);
     }
 }
-

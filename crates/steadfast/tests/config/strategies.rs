@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use proptest::{option, prelude::*};
-use steadfast::{BalanceConfig, Config, EgressConfig, Keepalive, PenaltyConfig, PenaltyMode};
+use steadfast::{
+    BalanceConfig, BalanceStrategy as Pick, Config, EgressConfig, Keepalive, PenaltyConfig,
+    PenaltyMode,
+};
 
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0..40_u32, 2 => 0..20_000_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => Just(1_u32 << 31)]
@@ -11,7 +14,7 @@ fn number() -> impl Strategy<Value = u32> {
 
 fn time() -> impl Strategy<Value = Duration> {
     let some = |most: u64| (0..most).prop_map(Duration::from_millis);
-    let year = Duration::from_secs(365 * 24 * 3600);
+    let year = Duration::from_secs(31_557_600);
     prop_oneof![
         4 => some(5_000),
         4 => some(600_000),
@@ -24,12 +27,21 @@ fn time() -> impl Strategy<Value = Duration> {
     ]
 }
 
+fn strategy() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        Just(Pick::LeastLoaded),
+        Just(Pick::PowerOfTwo),
+        Just(Pick::RoundRobin),
+    ]
+}
+
 prop_compose! {
     fn balance()(
         (min, initial, max) in (number(), number(), number()),
         sorted in any::<bool>(),
         (min_requests, max_requests, resize_step, refresh_step) in (number(), number(), number(), number()),
         (resize_interval, age_jitter, drain_limit, connect_budget) in (time(), time(), time(), time()),
+        (strategy, grow_on_demand, assumed_streams) in (strategy(), any::<bool>(), number()),
         (max_age, wait_for_ready) in (option::of(time()), option::of(time())),
     ) -> BalanceConfig {
         let mut sizes = [min, initial, max];
@@ -47,6 +59,9 @@ prop_compose! {
             max,
             min_requests: requests[0],
             max_requests: requests[1],
+            strategy,
+            grow_on_demand,
+            assumed_streams,
             resize_interval,
             resize_step: resize_step as usize,
             max_age,
@@ -107,8 +122,12 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
 /// The same with values that are all in their ranges, whose ends are as likely as all between them.
 pub(crate) fn good() -> impl Strategy<Value = Config> {
     config().prop_map(|mut config| {
-        let year = Duration::from_secs(365 * 24 * 3600);
-        let (ms, second, hour) = (Duration::from_millis(1), Duration::from_secs(1), Duration::from_secs(3600));
+        let year = Duration::from_secs(31_557_600);
+        let (ms, second, hour) = (
+            Duration::from_millis(1),
+            Duration::from_secs(1),
+            Duration::from_secs(3600),
+        );
         let balance = &mut config.balance;
         // No more dials than a test's machine has ports for.
         balance.max = balance.max.clamp(1, 10_000);
@@ -116,6 +135,7 @@ pub(crate) fn good() -> impl Strategy<Value = Config> {
         balance.initial = balance.initial.clamp(balance.min, balance.max.min(20));
         balance.max_requests = balance.max_requests.clamp(1, 1_000_000);
         balance.min_requests = balance.min_requests.clamp(1, balance.max_requests);
+        balance.assumed_streams = balance.assumed_streams.clamp(1, 65_534);
         balance.resize_step = balance.resize_step.clamp(1, 10_000);
         balance.refresh_step = balance.refresh_step.clamp(1, 10_000);
         balance.resize_interval = balance.resize_interval.clamp(second, year);
@@ -127,20 +147,25 @@ pub(crate) fn good() -> impl Strategy<Value = Config> {
         let penalty = &mut config.penalty;
         penalty.weight = penalty.weight.map(|weight| weight.clamp(1, 1_000_000));
         penalty.step = penalty.step.min(1_000_000);
-        penalty.cap = penalty.cap.clamp(penalty.weight.unwrap_or(balance.max_requests), 1_000_000);
+        penalty.cap = penalty
+            .cap
+            .clamp(penalty.weight.unwrap_or(balance.max_requests), 1_000_000);
         penalty.window = penalty.window.clamp(ms, hour);
         penalty.trickle = penalty.trickle.clamp(10 * ms, hour);
         let egress = &mut config.egress;
         egress.stream_window = egress.stream_window.clamp(1, (1 << 31) - 1);
         egress.connection_window = egress.connection_window.clamp(1, (1 << 31) - 1);
-        egress.max_frame_size = egress.max_frame_size.map(|size| size.clamp(16_384, 16_777_215));
-        egress.max_header_list_size = egress.max_header_list_size.map(|size| size.clamp(1, (1 << 31) - 1));
-        egress.keepalive = egress
-            .keepalive
-            .map(|kept| Keepalive::new(kept.interval.clamp(ms, hour), kept.timeout.clamp(ms, hour)));
+        egress.max_frame_size = egress
+            .max_frame_size
+            .map(|size| size.clamp(16_384, 16_777_215));
+        egress.max_header_list_size = egress
+            .max_header_list_size
+            .map(|size| size.clamp(1, (1 << 31) - 1));
+        egress.keepalive = egress.keepalive.map(|kept| {
+            Keepalive::new(kept.interval.clamp(ms, hour), kept.timeout.clamp(ms, hour))
+        });
         egress.reset_streams = egress.reset_streams.min(1 << 20);
         egress.reset_stream_duration = egress.reset_stream_duration.min(hour);
         config
     })
 }
-

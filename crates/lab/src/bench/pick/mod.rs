@@ -14,7 +14,7 @@ use steadfast_balance::bench::Picker;
 use steadfast_testkit::alloc;
 
 use super::{median, progress, table_of};
-use crate::clock::now;
+use crate::clock::thread_cpu;
 use contenders::{Choose, Ideal, Ours, Tower, channel, word};
 
 /// Sizes of the pool.
@@ -34,7 +34,7 @@ pub(crate) struct Row {
     threads: usize,
     /// The share of the channels that carry a charge.
     charged: f64,
-    /// Nanoseconds for one pick and one release, as its thread sees it.
+    /// Nanoseconds of its thread's CPU time for one pick and one release.
     ns: f64,
     /// Allocations of one pick and one release.
     allocs: f64,
@@ -138,18 +138,18 @@ impl<H> InFlight<H> {
     }
 }
 
-/// Nanoseconds per pick, of all threads at once.
+/// Nanoseconds of CPU time per pick; the threads pick at the same time.
 fn time<C: Choose + Send>(contenders: &mut [C], held: usize, length: Duration) -> f64 {
     let barrier = Barrier::new(contenders.len());
     let timed = |contender: &mut C| {
         let mut in_flight = InFlight::new(contender, held);
         in_flight.turn(contender, BATCH);
         barrier.wait();
-        let (began, mut picks) = (now(), 0_u32);
+        let (began, mut picks) = (thread_cpu(), 0_u32);
         loop {
             in_flight.turn(contender, BATCH);
             picks += BATCH;
-            let passed = now() - began;
+            let passed = thread_cpu() - began;
             if passed >= length {
                 return passed.as_secs_f64() * 1e9 / f64::from(picks);
             }
