@@ -44,6 +44,13 @@ pub struct PenaltyConfig {
     /// The most that a channel's failures add up to, in requests. Default 100, the usual limit of
     /// streams on a connection. Not less than the weight if `step` isn't 0; at most 1,000,000.
     pub cap: u32,
+    /// Whether the charge falls in a straight line to 0 over the window, as gRPC-GCP's Java client has
+    /// it, instead of ending all at once. Default false.
+    pub linear_decay: bool,
+    /// Whether a failed request also keeps its place in the count for as long as a request that succeeds
+    /// takes in this pool (the median of the last 100), so that to fail fast never looks like being idle.
+    /// Default false: reserve, the default mode, needs it only when more than half of the pool fails.
+    pub occupancy: bool,
     /// In [`Mode::Reserve`], the time between two requests that a channel in reserve gets on trial.
     /// Default 1 s. From 10 ms to 1 h.
     pub trickle: Duration,
@@ -63,6 +70,8 @@ impl Default for PenaltyConfig {
             window: Duration::from_secs(5),
             step: 0,
             cap: 100,
+            linear_decay: false,
+            occupancy: false,
             trickle: Duration::from_secs(1),
         }
     }

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use metrics::SharedString;
@@ -249,6 +249,18 @@ impl Channel {
             observe::penalised(&fleet.pool, self.voice.id, outcome);
         }
         counts
+    }
+}
+
+impl Channel {
+    /// Whether the times of successes matter.
+    pub(crate) fn keeps_time(&self) -> bool {
+        self.fleet.config.occupancy && self.fleet.config.enabled
+    }
+
+    /// A request of this channel succeeded in this time.
+    pub(crate) fn succeeded(&self, time: Duration) {
+        self.fleet.state().policy.on_success(time);
     }
 }
 

@@ -8,6 +8,7 @@ mod layer;
 mod observe;
 mod policy;
 mod service;
+mod typical;
 
 pub use config::{Mode, PenaltyConfig};
 pub use failure::is_failure;

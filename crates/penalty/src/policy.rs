@@ -1,7 +1,8 @@
 //! Which channels are held back, how much and until when.
 //!
 //! It is told the failures, the time, and which channels could take requests at all, and says what each
-//! channel's meter has to show. It never looks at requests that succeed: only time ends a window.
+//! channel's meter has to show. Only time ends a window: requests that succeed tell it no more than how
+//! long they take.
 //!
 //! ```text
 //!            failure                    more than half of the pool fails
@@ -12,10 +13,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::{Mode, PenaltyConfig};
+use crate::{Mode, PenaltyConfig, typical::Typical};
 
 /// One channel's name within a [`PenaltyPolicy`]; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +61,7 @@ pub struct Penalised {
 pub struct PenaltyPolicy {
     config: PenaltyConfig,
     entries: BTreeMap<Member, Entry>,
+    typical: Typical,
     left: VecDeque<Member>,
     dirty: VecDeque<Member>,
     next_member: u64,
@@ -70,7 +72,11 @@ pub struct PenaltyPolicy {
 struct Entry {
     usable: bool,
     window: Option<Window>,
+    /// When the places end that failed requests keep in the count, soonest first.
+    occupied: VecDeque<Instant>,
     trial: bool,
+    /// What the meter has to show, as of the last time that was told.
+    due: Shown,
     shown: Shown,
     dirty: bool,
 }
@@ -97,6 +103,7 @@ impl PenaltyPolicy {
         Self {
             config,
             entries: BTreeMap::new(),
+            typical: Typical::default(),
             left: VecDeque::new(),
             dirty: VecDeque::new(),
             next_member: 0,
@@ -154,11 +161,24 @@ impl PenaltyPolicy {
             charge,
             next_trial: running.and_then(|window| window.next_trial),
         });
+        let kept = self.typical.median().filter(|_| self.config.occupancy);
+        if let Some(kept) = kept {
+            let ends = now + kept;
+            // The median may have fallen since, and threads bring their failures in any order.
+            let after = entry.occupied.partition_point(|known| *known <= ends);
+            entry.occupied.insert(after, ends);
+        }
         // In a storm of failures most only move the end of a window, which needs nothing else: the old
         // deadline comes early and finds nothing to do.
-        if before != Some(charge) {
+        if before != Some(charge) || kept.is_some() || self.config.linear_decay {
             self.settle(now);
         }
+    }
+
+    /// A request succeeded in this time, its body included. It matters only with
+    /// [`PenaltyConfig::occupancy`].
+    pub fn on_success(&mut self, time: Duration) {
+        self.typical.add(time);
     }
 
     /// Whether a channel's window runs, as far as it was told the time.
@@ -191,13 +211,12 @@ impl PenaltyPolicy {
                 gone: true,
             });
         }
-        let reserve_on = self.reserve_on();
         while let Some(member) = self.dirty.pop_front() {
             let Some(entry) = self.entries.get_mut(&member) else {
                 continue;
             };
             entry.dirty = false;
-            let due = entry.due(reserve_on);
+            let due = entry.due;
             let action = Action {
                 member,
                 reserve: (due.reserve != entry.shown.reserve).then_some(due.reserve),
@@ -213,10 +232,9 @@ impl PenaltyPolicy {
 
     /// The channels that are in their window now.
     pub fn penalised(&self) -> impl Iterator<Item = (Member, Penalised)> {
-        let reserve_on = self.reserve_on();
-        self.entries.iter().filter_map(move |(member, entry)| {
+        self.entries.iter().filter_map(|(member, entry)| {
             let window = entry.window.as_ref()?;
-            let due = entry.due(reserve_on);
+            let due = entry.due;
             let penalised = Penalised {
                 failures: window.failures,
                 until: window.until,
@@ -244,11 +262,16 @@ impl PenaltyPolicy {
             {
                 entry.window = None;
             }
+            let over = entry.occupied.partition_point(|ends| *ends <= now);
+            entry.occupied.drain(..over);
         }
         let reserve_on = self.reserve_on();
         self.next_deadline = None;
         for (&member, entry) in &mut self.entries {
-            let due = entry.due(reserve_on);
+            let (due, changes) = entry.judge(&self.config, reserve_on, now);
+            entry.due = due;
+            let deadlines = [changes, self.next_deadline];
+            self.next_deadline = deadlines.into_iter().flatten().min();
             if let Some(window) = &mut entry.window {
                 window.next_trial = if due.reserve {
                     let due_at = *window.next_trial.get_or_insert(now + self.config.trickle);
@@ -277,25 +300,54 @@ impl Entry {
         Self {
             usable: true,
             window: None,
+            occupied: VecDeque::new(),
             trial: false,
+            due: Shown::default(),
             shown: Shown::default(),
             dirty: false,
         }
     }
 
-    fn due(&self, reserve_on: bool) -> Shown {
-        match &self.window {
-            None => Shown::default(),
+    /// What the meter has to show now, and when that changes by itself before the window ends.
+    fn judge(
+        &self,
+        config: &PenaltyConfig,
+        reserve_on: bool,
+        now: Instant,
+    ) -> (Shown, Option<Instant>) {
+        let (charge, falls) = match &self.window {
             // A trial must find the channel as cheap as it is.
-            Some(_) if reserve_on => Shown {
-                reserve: true,
-                charge: 0,
-            },
-            Some(window) => Shown {
-                reserve: false,
-                charge: window.charge,
-            },
-        }
+            Some(_) if reserve_on => {
+                let shown = Shown {
+                    reserve: true,
+                    charge: 0,
+                };
+                return (shown, None);
+            }
+            Some(window) if config.linear_decay => window.decayed(config.window, now),
+            Some(window) => (window.charge, None),
+            None => (0, None),
+        };
+        let occupied = u32::try_from(self.occupied.len()).unwrap_or(u32::MAX);
+        let shown = Shown {
+            reserve: false,
+            charge: charge.saturating_add(occupied),
+        };
+        let changes = [falls, self.occupied.front().copied()];
+        (shown, changes.into_iter().flatten().min())
+    }
+}
+
+impl Window {
+    /// The charge on its way down to 0 at the window's end, rounded up, and when it is one less.
+    fn decayed(&self, whole: Duration, now: Instant) -> (u32, Option<Instant>) {
+        let left = self.until.saturating_duration_since(now);
+        let share = (left.as_secs_f64() / whole.as_secs_f64()).min(1.0);
+        let charge = (f64::from(self.charge) * share).ceil() as u32;
+        let less = f64::from(charge.saturating_sub(1)) / f64::from(self.charge.max(1));
+        // A millisecond later, the timer's own step, so that the rounding can't say the same again.
+        let falls = self.until - whole.mul_f64(less) + Duration::from_millis(1);
+        (charge, (charge > 1).then_some(falls))
     }
 }
 

@@ -11,7 +11,9 @@ use http_body::Body;
 use steadfast_classify::Exchange;
 use steadfast_core::{
     Abandoned, Attempt, BoxError, ChannelId, End, Meter, Observe, Observed, ObservedBody, Outcome,
+    now,
 };
+use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::fleet::{Channel, Enrolment};
@@ -61,8 +63,10 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let channel = Arc::clone(self.enrolment.channel());
         let observer = PenaltyObserver {
-            channel: Arc::clone(self.enrolment.channel()),
+            began: channel.keeps_time().then(now),
+            channel,
             exchange: Exchange::new(),
             attempt: request.extensions().get().cloned(),
             told: None,
@@ -78,6 +82,8 @@ pub struct PenaltyObserver {
     channel: Arc<Channel>,
     exchange: Exchange,
     attempt: Option<Attempt>,
+    /// When it began, if that matters.
+    began: Option<Instant>,
     /// What was told when the head came.
     told: Option<Outcome>,
     counted: bool,
@@ -101,6 +107,10 @@ impl Observe for PenaltyObserver {
             Outcome::Dropped if abandoned() == Some(Abandoned::GapTimeout) => Outcome::GapTimeout,
             outcome => outcome,
         };
+        if let Some(began) = self.began.filter(|_| outcome.is_ok()) {
+            self.channel
+                .succeeded(now().saturating_duration_since(began));
+        }
         if !self.counted && self.told != Some(outcome) {
             self.channel.judge(outcome);
         }
