@@ -182,10 +182,6 @@ async fn a_storm_of_cancels_at_a_server_with_a_limit() {
             seen.connections.len() >= 4 + replaced && seen.open_connections() == 4
         });
         dialled.await.unwrap();
-        assert_eq!(
-            pool.snapshot().in_flight(),
-            if replaced == 0 { 4 } else { 0 }
-        );
     }
     for (mut stream, attempt) in neighbours {
         soon("its end", stream.message()).await.unwrap_err();
@@ -193,6 +189,7 @@ async fn a_storm_of_cancels_at_a_server_with_a_limit() {
         let cut = [Outcome::GoAway(11), Outcome::ConnectionLost];
         assert!(cut.contains(&outcome), "{outcome}");
     }
+    assert_eq!(pool.snapshot().in_flight(), 0);
     soon("warming", pool.warm(4)).await.unwrap();
     for _ in 0..20 {
         let mut client = EchoClient::new(pool.clone());
@@ -229,6 +226,8 @@ async fn a_storm_of_cancels_at_a_real_server() {
         }
         assert_eq!(pool.snapshot().in_flight(), 0);
     }
+    // A server may have ended young connections for it: they come back after the back-off.
+    soon("all of them again", pool.warm(4)).await.unwrap();
     let mut served = 0;
     for _ in 0..50 {
         let mut client = EchoClient::new(pool.clone());

@@ -193,7 +193,8 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 tracing::info!(pool = self.pool, channel = %channel.id, place = %channel.place, cause, "channel lost");
                 let failure = Failure::new("channel to", channel.place.clone(), cause.into());
                 self.last_failure = Some(Arc::new(failure));
-                self.plan.on_condemned(channel.id, now);
+                let answered = channel.answered.load(Ordering::Relaxed);
+                self.plan.on_condemned(channel.id, answered, now);
                 self.dirty = true;
             }
         }

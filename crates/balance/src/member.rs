@@ -57,6 +57,8 @@ pub(crate) struct Channel {
     pub(crate) since: Instant,
     pub(crate) picks: AtomicU64,
     pub(crate) failures: AtomicU64,
+    /// Whether a server answered a call on it, so that it was more than a connection.
+    pub(crate) answered: AtomicBool,
     pub(crate) draining: AtomicBool,
     /// Whether what is cut is cut because the pool was closed.
     pub(crate) closed: AtomicBool,
@@ -88,6 +90,7 @@ impl<S> Member<S> {
             since: now,
             picks: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             signals: Arc::clone(signals),

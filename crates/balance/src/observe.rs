@@ -185,6 +185,10 @@ impl Observe for BalanceObserver {
     fn end(mut self, end: End<'_>) {
         let outcome = self.exchange.end(&end);
         let channel = self.lease.channel();
+        let answered = matches!(outcome, Outcome::Status(_));
+        if answered && !channel.answered.load(Ordering::Relaxed) {
+            channel.answered.store(true, Ordering::Relaxed);
+        }
         if blames_channel(outcome) {
             channel.failures.fetch_add(1, Ordering::Relaxed);
         }

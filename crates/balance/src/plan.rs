@@ -4,7 +4,7 @@
 //! worth of the pool's size:
 //!
 //! ```text
-//!            dialled                    condemned (lived)
+//!            dialled                    condemned (lived, or answered)
 //!  dialling ─────────► live ─────────────────────────────► dialling
 //!     │  ▲              │ aged                 condemned at once
 //!     │  │ time         ▼                              │
@@ -22,7 +22,8 @@ use tokio::time::Instant;
 
 use crate::{BalanceConfig, backoff::backoff, sizer::Sizer};
 
-/// A channel that is lost sooner than this after it was ready counts as a failed dial.
+/// A channel that is lost sooner than this after it was ready, and without having answered a call, counts
+/// as a failed dial.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Growth on demand happens at most once in this time, so that new channels show their effect first.
@@ -235,8 +236,8 @@ impl Plan {
         slot.live.is_some()
     }
 
-    /// A channel can't be used any more.
-    pub(crate) fn on_condemned(&mut self, id: ChannelId, now: Instant) {
+    /// A channel can't be used any more. `answered` says whether it had served a call by then.
+    pub(crate) fn on_condemned(&mut self, id: ChannelId, answered: bool, now: Instant) {
         let random = self.random.f64();
         let mut slots = self.slots.iter_mut();
         let is_it = |slot: &&mut Slot| slot.live.as_ref().is_some_and(|live| live.id == id);
@@ -248,7 +249,7 @@ impl Plan {
             .take()
             .map_or(Duration::ZERO, |live| now - live.since);
         if slot.dial == Dial::Idle {
-            if lived < SETTLED {
+            if lived < SETTLED && !answered {
                 slot.fail(random, now);
             } else {
                 slot.failures = 0;

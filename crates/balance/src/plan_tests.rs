@@ -88,7 +88,7 @@ impl Pool {
     }
 
     fn condemn(&mut self, id: ChannelId) {
-        self.plan.on_condemned(id, self.now);
+        self.plan.on_condemned(id, false, self.now);
         self.act();
     }
 
@@ -280,6 +280,18 @@ fn a_channel_lost_at_once_backs_off() {
     assert_eq!(pool.dialling.len(), 1, "dialled at once");
     assert!(pool.plan.is_hopeful());
     assert_eq!(pool.drained.last(), Some(&(id, Why::Condemned)));
+}
+
+/// B6, B7: a channel that has answered a call is dialled anew at once, however soon it was lost: a server that
+/// tells its clients to go away is there, and calls may wait for the next connection.
+#[test]
+fn a_channel_that_answered_is_replaced_at_once() {
+    let mut pool = Pool::new(BalanceConfig::fixed(1), &["a"]);
+    let id = pool.dialled(0);
+    pool.plan.on_condemned(id, true, pool.now);
+    pool.act();
+    assert_eq!(pool.dialling.len(), 1);
+    assert!(pool.plan.is_hopeful());
 }
 
 /// B7: there is hope while a slot dials whose last dial didn't fail; a re-dial after a failure is none.

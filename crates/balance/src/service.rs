@@ -75,11 +75,12 @@ where
         // Counted here and not at the first poll, so that a burst sees itself.
         let picked = shared.pick(&shared.roster.load(), &request, false).ok();
         ResponseFuture {
-            shared,
+            shared: Some(shared),
             request: Some(request),
             picked,
             wait: None,
             repicks: 0,
+            lost: None,
             call: None,
             span: Span::none(),
         }
@@ -97,13 +98,16 @@ pin_project! {
     where
         S: Service<Request<Q>>,
     {
-        shared: Arc<Shared<S>>,
+        // None once it resolved: a future that its caller keeps holds no pool.
+        shared: Option<Arc<Shared<S>>>,
         // None once it was given to a channel.
         request: Option<Request<Q>>,
         picked: Option<Picked<S>>,
         // None until it had to wait. Kept from then on, since its deadline counts from there.
         wait: Option<Box<Wait>>,
         repicks: usize,
+        // Why the last channel that it had was lost.
+        lost: Option<BoxError>,
         #[pin]
         call: Option<Observed<S::Future, BalanceObserver>>,
         span: Span,
@@ -131,7 +135,9 @@ where
     /// When it is polled after it resolved, or outside a tokio runtime at the pool's first call.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.call.is_none() {
-            self.shared.start();
+            if let Some(shared) = &self.shared {
+                shared.start();
+            }
             match ready!(self.as_mut().poll_picked(cx)) {
                 Ok(picked) => self.as_mut().send(picked),
                 Err(error) => {
@@ -141,10 +147,16 @@ where
             }
         }
         let this = self.project();
-        let _entered = this.span.enter();
         let call = this.call.as_pin_mut();
         // Pending: the channel's future, or the observer, holds the waker.
-        call.expect("set just above").poll(cx)
+        let polled = this
+            .span
+            .in_scope(|| call.expect("set just above").poll(cx));
+        if polled.is_ready() {
+            *this.shared = None;
+            *this.span = Span::none();
+        }
+        polled
     }
 }
 
@@ -159,16 +171,18 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<Picked<S>, BoxError>> {
         let this = self.project();
-        let request = this.request.as_ref().expect("polled after it resolved");
+        let (Some(shared), Some(request)) = (&*this.shared, &*this.request) else {
+            panic!("polled after it resolved");
+        };
         loop {
             let picked = match this.picked {
                 Some(picked) => picked,
                 None => {
-                    let found = ready!(poll_pick(this.shared, request, this.wait, cx))?;
+                    let found = ready!(poll_pick(shared, request, this.wait, this.lost, cx))?;
                     this.picked.insert(found)
                 }
             };
-            match ready!(picked.poll_ready(this.shared, request, this.wait, cx)) {
+            match ready!(picked.poll_ready(shared, request, this.wait, cx)) {
                 Ready::Yes => return Poll::Ready(Ok(this.picked.take().expect("it is ready"))),
                 Ready::Elsewhere => *this.picked = None,
                 Ready::Refused(error) => return Poll::Ready(Err(error)),
@@ -179,10 +193,11 @@ where
                     *this.picked = None;
                     *this.repicks += 1;
                     // Each channel of the largest pool may be lost once, then something else is wrong.
-                    if *this.repicks > this.shared.config.max {
+                    if *this.repicks > shared.config.max {
                         let error = error::local(LocalKind::NoChannel, text, Some(cause));
                         return Poll::Ready(Err(error));
                     }
+                    *this.lost = Some(cause);
                 }
             }
         }
@@ -191,17 +206,20 @@ where
     /// Gives the request to the channel.
     fn send(self: Pin<&mut Self>, picked: Picked<S>) {
         let mut this = self.project();
-        let mut request = this.request.take().expect("it was looked at just before");
+        let taken = this.request.take();
+        let mut request = taken.expect("it was looked at just before");
+        let shared = this.shared.as_ref().expect("it hasn't resolved");
+        *this.lost = None;
         let Picked { lease, mut service } = picked;
         if let Some(wait) = this.wait.take() {
-            this.shared.metrics().waited(wait.time());
+            shared.metrics().waited(wait.time());
             wait.charge_to(request.headers_mut());
         }
-        this.shared.metrics().picks.increment(1);
+        shared.metrics().picks.increment(1);
         let channel = lease.channel();
         *this.span = tracing::debug_span!(
             "call",
-            pool = this.shared.config.name,
+            pool = shared.config.name,
             path = request.uri().path(),
             channel = %channel.id,
             place = %channel.place,
@@ -211,7 +229,7 @@ where
         if let Some(attempt) = &attempt {
             attempt.picked(channel.id, channel.place.clone());
         }
-        let limit = this.shared.config.drain_limit;
+        let limit = shared.config.drain_limit;
         let observer = BalanceObserver::new(lease, attempt, this.span.clone(), limit);
         let call = this.span.in_scope(|| service.call(request));
         this.call.set(Some(Observed::new(call, observer)));
@@ -221,15 +239,16 @@ where
     fn refuse(self: Pin<&mut Self>, error: &(dyn std::error::Error + 'static)) {
         let this = self.project();
         *this.wait = None;
-        let kind = Local::find(error).map_or(LocalKind::NoChannel, Local::kind);
-        this.shared.metrics().failed_locally(1);
-        let Some(request) = this.request.as_ref() else {
+        *this.picked = None;
+        let (Some(shared), Some(request)) = (this.shared.take(), this.request.take()) else {
             return;
         };
+        let kind = Local::find(error).map_or(LocalKind::NoChannel, Local::kind);
+        shared.metrics().failed_locally(1);
         if let Some(attempt) = request.extensions().get::<Attempt>() {
             attempt.ended(Outcome::Local(kind));
         }
-        let (pool, path) = (&this.shared.config.name, request.uri().path());
+        let (pool, path) = (&shared.config.name, request.uri().path());
         tracing::debug!(pool, path, %kind, error, "no channel took the call");
     }
 }
@@ -239,6 +258,7 @@ fn poll_pick<S: Clone, Q>(
     shared: &Arc<Shared<S>>,
     request: &Request<Q>,
     wait: &mut Option<Box<Wait>>,
+    lost: &mut Option<BoxError>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<Picked<S>, BoxError>> {
     let config = &shared.config;
@@ -256,7 +276,7 @@ fn poll_pick<S: Clone, Q>(
             return Poll::Ready(Err(error::closed(&config.name)));
         }
         if !patient {
-            return Poll::Ready(Err(refusal(shared, &roster, None)));
+            return Poll::Ready(Err(refusal(shared, &roster, None, lost.take())));
         }
         let wait = begun(wait, shared, request);
         if !queued {
@@ -270,7 +290,8 @@ fn poll_pick<S: Clone, Q>(
         }
         // Pending: the wait holds the waker.
         if let Err(over) = ready!(wait.poll_news(cx)) {
-            return Poll::Ready(Err(refusal(shared, &roster, Some((over, wait)))));
+            let over = Some((over, &*wait));
+            return Poll::Ready(Err(refusal(shared, &roster, over, lost.take())));
         }
     }
 }
@@ -328,14 +349,20 @@ impl<S> Picked<S> {
             if ready!(wait.poll_news(cx)).is_err() {
                 let roster = shared.roster.load();
                 let over = Some((Over::Deadline, &*wait));
-                return Poll::Ready(Ready::Refused(refusal(shared, &roster, over)));
+                return Poll::Ready(Ready::Refused(refusal(shared, &roster, over, None)));
             }
         }
     }
 }
 
-/// The error of a call that no channel took: names the state of the pool and the last cause.
-fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)>) -> BoxError {
+/// The error of a call that no channel took: names the state of the pool and the last cause. Its source is
+/// why the call's own channel was `lost`, if it had one.
+fn refusal<S>(
+    shared: &Shared<S>,
+    roster: &Roster<S>,
+    over: Option<(Over, &Wait)>,
+    lost: Option<BoxError>,
+) -> BoxError {
     let pool = &shared.config.name;
     let why = match over {
         None => format!("no channel of pool {pool:?} can take the call"),
@@ -377,11 +404,11 @@ fn refusal<S>(shared: &Shared<S>, roster: &Roster<S>, over: Option<(Over, &Wait)
         Some((Over::Deadline, _)) => LocalKind::Deadline,
         _ => LocalKind::NoChannel,
     };
-    let cause = roster
-        .last_failure
-        .as_ref()
-        .map(|failure| Box::new((**failure).clone()) as BoxError);
-    error::local(kind, message, cause)
+    let last = || {
+        let failure = roster.last_failure.as_ref()?;
+        Some(Box::new((**failure).clone()) as BoxError)
+    };
+    error::local(kind, message, lost.or_else(last))
 }
 
 impl<S> Balance<S> {

@@ -69,15 +69,11 @@ impl Wait {
         }
     }
 
-    /// Waits for something else from now on: at most for `limit`, and until the caller's deadline. Nothing
-    /// if it waits for this already.
+    /// Waits for something else from now on: at most for `limit`, and until the caller's deadline.
     ///
     /// News that wasn't heard goes to another call: it may have been about a place that this one doesn't
     /// need any more.
     pub(crate) fn turn_to(&mut self, on: On, limit: Option<Duration>) {
-        if self.on == on {
-            return;
-        }
         if self.on == On::Channel {
             self.signals.wait_ends();
         }

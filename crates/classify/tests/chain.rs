@@ -144,6 +144,11 @@ fn every_row() {
         same(Status::ok("an error that says OK"), Outcome::Other),
         // An h2 error that neither peer nor library made.
         same(h2::Error::from(h2::Reason::REFUSED_STREAM), Outcome::Other),
+        // Nor is its ENHANCE_YOUR_CALM the peer's.
+        same(
+            h2::Error::from(h2::Reason::ENHANCE_YOUR_CALM),
+            Outcome::Other,
+        ),
         same(foreign("token expired"), Outcome::Other),
         same(Snake, Outcome::Other),
     ];

@@ -4,6 +4,9 @@ use std::{error::Error, fmt};
 
 use crate::BoxError;
 
+/// How many sources are looked at.
+const LONGEST_CHAIN: usize = 64;
+
 /// Why a layer refused a request or ended it by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -77,7 +80,9 @@ impl Local {
     #[must_use]
     pub fn find<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         let mut next = Some(error);
-        while let Some(error) = next {
+        // No chain of a real stack is longer; an error that is its own source ends here.
+        for _ in 0..LONGEST_CHAIN {
+            let error = next?;
             if let Some(local) = error.downcast_ref() {
                 return Some(local);
             }

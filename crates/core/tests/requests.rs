@@ -245,3 +245,21 @@ async fn a_closure_is_a_probe() {
     let error = fails.prepare(&Place::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "no credentials");
 }
+
+/// X6: an error that names itself as its source ends the search, not the process.
+#[test]
+fn a_circle_of_sources_ends() {
+    #[derive(Debug)]
+    struct Circle;
+    impl std::fmt::Display for Circle {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("circle")
+        }
+    }
+    impl std::error::Error for Circle {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(self)
+        }
+    }
+    assert!(steadfast_core::Local::find(&Circle).is_none());
+}

@@ -107,15 +107,15 @@ impl PenaltyConfig {
                 Err(ConfigError::new(field, value, range))
             }
         };
-        number("penalty.weight", self.weight(), 1)?;
+        number("penalty.weight", self.base_charge(), 1)?;
         number("penalty.step", self.step, 0)?;
-        let least = if self.step > 0 { self.weight() } else { 0 };
+        let least = if self.step > 0 { self.base_charge() } else { 0 };
         number("penalty.cap", self.cap, least)?;
         time("penalty.window", self.window, Duration::from_millis(1))?;
         time("penalty.trickle", self.trickle, Duration::from_millis(10))
     }
 
-    pub(crate) fn weight(&self) -> u32 {
+    pub(crate) fn base_charge(&self) -> u32 {
         self.weight.unwrap_or(WEIGHT)
     }
 }

@@ -3,19 +3,15 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use metrics::SharedString;
 use steadfast_core::{ChannelId, Meter, MeterOwner, Outcome, Standing, now};
-use tokio::{
-    runtime::Handle,
-    sync::Notify,
-    time::{Instant as TimerInstant, timeout_at},
-};
+use tokio::{runtime::Handle, sync::Notify};
 
-use crate::{Member, Penalised, PenaltyConfig, PenaltyPolicy, failure, observe};
+use crate::{Member, Penalised, PenaltyConfig, PenaltyPolicy, failure, observe, timer::Timer};
 
 type Failures = dyn Fn(&Outcome) -> bool + Send + Sync;
 
@@ -53,6 +49,7 @@ pub(crate) struct Channel {
 }
 
 /// A channel's membership of the fleet, which its service holds: it ends with the last clone.
+#[derive(Debug)]
 pub(crate) struct Enrolment(Arc<Channel>);
 
 impl Fleet {
@@ -121,11 +118,7 @@ impl Fleet {
             (true, state.timer.filter(|_| needed))
         });
         if let (Some(number), Some(runtime)) = (spawn, runtime) {
-            runtime.spawn(expire(Timer {
-                fleet: Arc::downgrade(self),
-                bell: Arc::clone(&self.bell),
-                number,
-            }));
+            runtime.spawn(Timer::new(self, &self.bell, number).run());
         }
         counts
     }
@@ -146,7 +139,7 @@ impl Fleet {
     }
 
     /// The timer's turn: says when its next one is. With `None`, the timer is no more.
-    fn turn(&self) -> Option<Instant> {
+    pub(crate) fn turn(&self) -> Option<Instant> {
         let mut state = self.state();
         let now = now().into_std();
         state.look_around(now);
@@ -158,6 +151,14 @@ impl Fleet {
         drop(state);
         self.act();
         next
+    }
+
+    /// The timer of this number is gone, and if it is the present one there is none now.
+    pub(crate) fn timer_gone(&self, number: u64) {
+        let mut state = self.state();
+        if state.timer == Some(number) {
+            state.timer = None;
+        }
     }
 
     /// Carries out what the policy decided, unless another thread is at it and will find it.
@@ -250,9 +251,7 @@ impl Channel {
         }
         counts
     }
-}
 
-impl Channel {
     /// Whether the times of successes matter.
     pub(crate) fn keeps_time(&self) -> bool {
         self.fleet.config.occupancy && self.fleet.config.enabled
@@ -285,38 +284,6 @@ impl Drop for Enrolment {
     }
 }
 
-/// The task that ends windows, and what it holds while it sleeps: nothing that keeps the fleet.
-struct Timer {
-    fleet: Weak<Fleet>,
-    bell: Arc<Notify>,
-    number: u64,
-}
-
-async fn expire(timer: Timer) {
-    while let Some(next) = timer.turn() {
-        // Rung or not, it looks at the policy again.
-        let _ = timeout_at(TimerInstant::from_std(next), timer.bell.notified()).await;
-    }
-}
-
-impl Timer {
-    fn turn(&self) -> Option<Instant> {
-        self.fleet.upgrade()?.turn()
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        // Its runtime may end before the fleet does; then the next failure starts another one.
-        if let Some(fleet) = self.fleet.upgrade() {
-            let mut state = fleet.state();
-            if state.timer == Some(self.number) {
-                state.timer = None;
-            }
-        }
-    }
-}
-
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fleet")
@@ -332,11 +299,5 @@ impl fmt::Debug for Channel {
             .field("id", &self.voice.id)
             .field("meter", self.voice.owner.meter())
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Enrolment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod entry;
 mod failure;
 mod fleet;
 mod layer;
 mod observe;
 mod policy;
 mod service;
+mod timer;
 mod typical;
 
 pub use config::{Mode, PenaltyConfig};

@@ -16,7 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Mode, PenaltyConfig, typical::Typical};
+use crate::{
+    Mode, PenaltyConfig,
+    entry::{Entry, Window, charge},
+    typical::Typical,
+};
 
 /// One channel's name within a [`PenaltyPolicy`]; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,33 +70,6 @@ pub struct PenaltyPolicy {
     dirty: VecDeque<Member>,
     next_member: u64,
     next_deadline: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    usable: bool,
-    window: Option<Window>,
-    /// When the places end that failed requests keep in the count, soonest first.
-    occupied: VecDeque<Instant>,
-    trial: bool,
-    /// What the meter has to show, as of the last time that was told.
-    due: Shown,
-    shown: Shown,
-    dirty: bool,
-}
-
-#[derive(Debug)]
-struct Window {
-    failures: u32,
-    until: Instant,
-    charge: u32,
-    next_trial: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Shown {
-    reserve: bool,
-    charge: u32,
 }
 
 impl PenaltyPolicy {
@@ -293,67 +270,4 @@ impl PenaltyPolicy {
             }
         }
     }
-}
-
-impl Entry {
-    fn new() -> Self {
-        Self {
-            usable: true,
-            window: None,
-            occupied: VecDeque::new(),
-            trial: false,
-            due: Shown::default(),
-            shown: Shown::default(),
-            dirty: false,
-        }
-    }
-
-    /// What the meter has to show now, and when that changes by itself before the window ends.
-    fn judge(
-        &self,
-        config: &PenaltyConfig,
-        reserve_on: bool,
-        now: Instant,
-    ) -> (Shown, Option<Instant>) {
-        let (charge, falls) = match &self.window {
-            // A trial must find the channel as cheap as it is.
-            Some(_) if reserve_on => {
-                let shown = Shown {
-                    reserve: true,
-                    charge: 0,
-                };
-                return (shown, None);
-            }
-            Some(window) if config.linear_decay => window.decayed(config.window, now),
-            Some(window) => (window.charge, None),
-            None => (0, None),
-        };
-        let occupied = u32::try_from(self.occupied.len()).unwrap_or(u32::MAX);
-        let shown = Shown {
-            reserve: false,
-            charge: charge.saturating_add(occupied),
-        };
-        let changes = [falls, self.occupied.front().copied()];
-        (shown, changes.into_iter().flatten().min())
-    }
-}
-
-impl Window {
-    /// The charge on its way down to 0 at the window's end, rounded up, and when it is one less.
-    fn decayed(&self, whole: Duration, now: Instant) -> (u32, Option<Instant>) {
-        let left = self.until.saturating_duration_since(now);
-        let share = (left.as_secs_f64() / whole.as_secs_f64()).min(1.0);
-        let charge = (f64::from(self.charge) * share).ceil() as u32;
-        let less = f64::from(charge.saturating_sub(1)) / f64::from(self.charge.max(1));
-        // A millisecond later, the timer's own step, so that the rounding can't say the same again.
-        let falls = self.until - whole.mul_f64(less) + Duration::from_millis(1);
-        (charge, (charge > 1).then_some(falls))
-    }
-}
-
-fn charge(config: &PenaltyConfig, failures: u32) -> u32 {
-    let weight = config.weight();
-    let more = config.step.saturating_mul(failures.saturating_sub(1));
-    let most = config.cap.max(weight);
-    weight.saturating_add(more).min(most)
 }

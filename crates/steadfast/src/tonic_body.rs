@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -52,7 +52,7 @@ where
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         TonicBodyFuture {
-            inner: self.inner.call(request),
+            inner: Some(self.inner.call(request)),
         }
     }
 }
@@ -61,8 +61,9 @@ pin_project! {
     /// The response future of [`TonicBody`].
     #[derive(Debug)]
     pub struct TonicBodyFuture<F> {
+        // None once it resolved: a future that its caller keeps holds nothing.
         #[pin]
-        inner: F,
+        inner: Option<F>,
     }
 }
 
@@ -74,9 +75,14 @@ where
 {
     type Output = Result<Response<tonic::body::Body>, E>;
 
+    /// # Panics
+    /// When it is polled after it resolved.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let inner = this.inner.as_mut().as_pin_mut();
         // Pending: the inner future holds the waker.
-        let polled = self.project().inner.poll(cx);
-        polled.map_ok(|response| response.map(tonic::body::Body::new))
+        let answer = ready!(inner.expect("polled after it resolved").poll(cx));
+        this.inner.set(None);
+        Poll::Ready(answer.map(|response| response.map(tonic::body::Body::new)))
     }
 }

@@ -1,12 +1,18 @@
 //! Where two things happen at once, or something ends in the middle: deadlines over several waits, places
 //! that are given back, runtimes and pools that end.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    pin::pin,
+    sync::atomic::Ordering,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use crate::common::{Dial, Net, Readiness, call, loads, local, request, send, settle};
 use steadfast_balance::{Balance, BalanceConfig, Connectivity, Places};
 use steadfast_core::{Attempt, LocalKind, Outcome, Place, now};
 use tokio::runtime::{Builder, Runtime};
+use tower::Service;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// What takes milliseconds, times a hundred: a hang.
@@ -118,27 +124,30 @@ async fn a_place_goes_to_a_call_that_has_none() {
     }
 }
 
-/// B7: no call fails on a pool whose dials all succeed, however the first channels and the first calls meet.
+/// B7: no call fails on a pool whose dials all succeed, at whatever moment of its start it looks: it is asked
+/// without a pause while another thread makes the first channel.
 #[test]
 fn first_calls_and_first_channels_meet() {
     let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .enable_time()
         .build()
         .unwrap();
     runtime.block_on(async {
-        for _ in 0..1_500 {
-            let pool = Net::new().pool(BalanceConfig::fixed(1));
-            let calls: Vec<_> = (0..4)
-                .map(|_| {
-                    let pool = pool.clone();
-                    tokio::spawn(async move { call(&pool, "/ok").await.map(drop) })
-                })
-                .collect();
-            for call in calls {
-                call.await.unwrap().unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut looks = 0_u64;
+        for _ in 0..1_000 {
+            let mut pool = Net::new().pool(BalanceConfig::fixed(1));
+            loop {
+                looks += 1;
+                let call = pin!(Service::call(&mut pool, request("/ok")));
+                match call.poll(&mut cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(answer) => break drop(answer.unwrap()),
+                }
             }
         }
+        assert!(looks > 2_000, "{looks}");
     });
 }
 
@@ -206,6 +215,38 @@ async fn a_pool_without_places_closes() {
     assert_eq!(local(&ended.unwrap().unwrap_err()).0, LocalKind::Closed);
 }
 
+/// B7, B10: calls that wait on a pool whose only channel drains fail as soon as it is closed.
+#[tokio::test(start_paused = true)]
+async fn closing_wakes_those_that_wait_for_a_place() {
+    let (sender, places) = tokio::sync::watch::channel(vec![Place::new("a")]);
+    let net = Net::new();
+    let config = BalanceConfig {
+        wait_for_ready: Some(60 * MINUTE),
+        ..BalanceConfig::fixed(1)
+    };
+    let pool = net.pool_at(config, Places::watch(places));
+    let held = call(&pool, "/held").await.unwrap();
+    sender.send(Vec::new()).unwrap();
+    settle().await;
+    let waiting = tokio::spawn({
+        let pool = pool.clone();
+        async move { call(&pool, "/ok").await.map(drop) }
+    });
+    settle().await;
+    assert_eq!(pool.snapshot().waiting, 1);
+    let closing = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.close(MINUTE).await }
+    });
+    let began = now();
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(local(&error).0, LocalKind::Closed);
+    assert_eq!(now(), began);
+    drop(held);
+    let report = closing.await.unwrap();
+    assert_eq!((report.finished, report.cut), (1, 0));
+}
+
 /// B10: what `close` cuts is told why, and each of two closings at once reports what was cut.
 #[tokio::test(start_paused = true)]
 async fn two_closings_tell_the_same() {
@@ -244,7 +285,7 @@ async fn a_refused_call_marks_its_attempt() {
         let attempt = Attempt::new();
         request.extensions_mut().insert(attempt.clone());
         // `call` itself, as by a caller that asked for readiness just before the pool was closed.
-        let answer = tower::Service::call(&mut pool.clone(), request).await;
+        let answer = Service::call(&mut pool.clone(), request).await;
         drop(answer.map(drop).unwrap_err());
         assert_eq!(attempt.channel(), None);
         attempt.outcome()

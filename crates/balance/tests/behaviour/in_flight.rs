@@ -251,6 +251,25 @@ async fn open_bodies_steer_the_pick() {
     assert_eq!(net.served(ids[1]), 30);
 }
 
+/// B8, B9: a preferred channel without a free stream is passed over.
+#[tokio::test(start_paused = true)]
+async fn a_full_channel_is_not_preferred() {
+    let net = Net::new();
+    let pool = net.pool(BalanceConfig {
+        assumed_streams: 3,
+        ..BalanceConfig::fixed(2)
+    });
+    pool.warm(2).await.unwrap();
+    let id = pool.snapshot().channels[0].id;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut request = request("/held");
+        request.extensions_mut().insert(Prefer(id));
+        held.push(crate::common::send(&pool, request).await.unwrap());
+    }
+    assert_eq!(loads(&pool), [2, 2]);
+}
+
 /// B9: a channel that is preferred is used, one that is avoided isn't; with nothing else left it is.
 #[tokio::test(start_paused = true)]
 async fn preferences_are_kept_and_soft() {

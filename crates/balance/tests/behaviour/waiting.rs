@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{Dial, Net, Readiness, call, local, request, send, settle};
 use steadfast_balance::{BalanceConfig, Connectivity, Places};
 use steadfast_core::{BoxError, LocalKind, Metered, NewChannel, Place, Prefer, Standing, now};
-use tower::Layer;
+use tower::{Layer, Service};
 
 fn config() -> BalanceConfig {
     BalanceConfig::fixed(2).named("test")
@@ -191,6 +191,25 @@ async fn the_cause_of_a_lost_channel_is_told() {
         text.contains("to a can't be used: the channel is gone"),
         "{text}"
     );
+}
+
+/// B7: a future that resolved and that its caller keeps, of a call or of a refusal, keeps no channel.
+#[tokio::test(start_paused = true)]
+async fn a_kept_future_keeps_nothing() {
+    let net = Net::new();
+    let mut pool = net.pool(BalanceConfig::fixed(1));
+    pool.warm(1).await.unwrap();
+    let mut answered = std::pin::pin!(Service::call(&mut pool, request("/ok")));
+    answered.as_mut().await.map(drop).unwrap();
+    net.set("a", Dial::Refuses);
+    net.set_readiness(pool.snapshot().channels[0].id, Readiness::Lost);
+    let mut refused = std::pin::pin!(Service::call(&mut pool, request("/ok")));
+    assert!(refused.as_mut().await.map(drop).is_err());
+    net.set("a", Dial::Works);
+    pool.warm(1).await.unwrap();
+    drop(pool);
+    settle().await;
+    assert_eq!(net.alive.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
 /// A factory whose channels hand their meters out, so that a test can shut them.

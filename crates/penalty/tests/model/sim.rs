@@ -73,7 +73,7 @@ impl Seen {
 const SUCCESS: Duration = Duration::from_millis(50);
 const FAILURE: Duration = Duration::from_millis(2);
 const WARM_UP: Duration = Duration::from_secs(6);
-const END: Duration = Duration::from_secs(36);
+const END: Duration = Duration::from_secs(21);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -103,7 +103,7 @@ struct Sim {
     seen: Seen,
 }
 
-/// Runs one setting for 30 s after a warm-up of 6 s.
+/// Runs one setting for 15 s after a warm-up of 6 s.
 pub(crate) fn run(setting: Setting, seed: u64) -> Seen {
     let mut sim = Sim::new(setting, seed);
     let first = match setting.load {

@@ -53,6 +53,8 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         window,
         step,
         cap,
+        linear_decay,
+        occupancy,
         trickle,
     } = penalty;
     let EgressConfig {
@@ -93,6 +95,8 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         ("penalty.window", window),
         ("penalty.step", step),
         ("penalty.cap", cap),
+        ("penalty.linear_decay", linear_decay),
+        ("penalty.occupancy", occupancy),
         ("penalty.trickle", trickle),
         ("egress.stream_window", stream_window),
         ("egress.connection_window", connection_window),

@@ -18,6 +18,7 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
             "balance.min" | "balance.min_requests" | "balance.resize_step" => "3",
             "balance.max_requests" | "balance.refresh_step" | "penalty.step" => "50",
             "penalty.enabled" => "false",
+            "penalty.linear_decay" | "penalty.occupancy" => "true",
             "penalty.mode" => "flat",
             "penalty.weight" | "penalty.cap" => "70",
             "egress.keepalive" => "none",
@@ -117,7 +118,7 @@ const CHILD: &str = "CONFIG_TEST_CHILD";
 
 #[test]
 fn a_pool_reads_the_environment_when_it_is_built() {
-    const THIS: &str = "a_pool_reads_the_environment_when_it_is_built";
+    const THIS: &str = "environment::a_pool_reads_the_environment_when_it_is_built";
     if std::env::var_os(CHILD).is_some() {
         let error = Pool::new(URI).unwrap_err();
         assert_eq!(

@@ -65,7 +65,7 @@ fn unknown_names() {
             "STEADFAST_BALANCE_MAXX",
             "the nearest is STEADFAST_BALANCE_MAX",
         ),
-        ("STEADFAST_BALANCE", "the nearest is STEADFAST_BALANCE_MAX"),
+        ("STEADFAST_BALANCE", "the nearest is STEADFAST_BALANCE_MIN"),
         (
             "STEADFAST_PENALTY_NAME",
             "it follows STEADFAST_BALANCE_NAME",

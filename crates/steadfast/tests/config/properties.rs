@@ -1,10 +1,10 @@
 //! Properties of all configurations.
 
-use std::time::Duration;
+use std::{cell::Cell, sync::Once, time::Duration};
 
 use proptest::prelude::*;
 use steadfast::{Config, EgressConfig, PenaltyConfig, Pool};
-use tokio::time::timeout;
+use tokio::{runtime::Builder, time::timeout};
 
 use super::{
     URI, build, env, file, line, paths, stack,
@@ -53,10 +53,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// No sum of long times overflows once the pool runs, either: it dials a server that answers with a
-    /// failure, so that a channel is kept, aged, charged and drained.
+    /// failure and a port where nobody listens, so that channels are kept, aged, charged, dialled again
+    /// and drained. The pool's tasks run on this thread, where their panics are counted.
     #[test]
     fn what_validates_runs(config in good()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        count_panics();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let server = stack::failing();
             for uri in [server.uri(), URI.to_owned()] {
@@ -68,5 +70,23 @@ proptest! {
                 assert!(closed.is_ok());
             }
         });
+        drop(runtime);
+        prop_assert_eq!(PANICS.get(), 0);
     }
+}
+
+thread_local! {
+    /// This thread's panics, those of spawned tasks too, which nobody else hears of.
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            before(info);
+        }));
+    });
 }

@@ -75,6 +75,8 @@ const WORDS: &[(&str, &str)] = &[
     ("balance.grow_on_demand", "true or false"),
     ("penalty.enabled", "true or false"),
     ("penalty.mode", "flat or reserve"),
+    ("penalty.linear_decay", "true or false"),
+    ("penalty.occupancy", "true or false"),
     ("egress.keepalive", "none, or the settings in it"),
 ];
 

@@ -81,8 +81,20 @@ prop_compose! {
         weight in option::of(number()),
         (window, trickle) in (time(), time()),
         (step, cap) in (number(), number()),
+        (linear_decay, occupancy) in any::<(bool, bool)>(),
     ) -> PenaltyConfig {
-        PenaltyConfig { enabled, name: "any".to_owned(), mode, weight, window, step, cap, trickle }
+        PenaltyConfig {
+            enabled,
+            name: "any".to_owned(),
+            mode,
+            weight,
+            window,
+            step,
+            cap,
+            linear_decay,
+            occupancy,
+            trickle,
+        }
     }
 }
 

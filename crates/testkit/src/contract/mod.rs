@@ -19,14 +19,18 @@
 //! takes the same course each time.
 
 mod body;
+mod case;
 mod probe;
+mod scenarios;
 mod service;
 mod strict;
+mod watch;
 
 pub use body::{BodyCheck, check_body};
 pub use probe::Probe;
 pub use service::{ServiceCheck, check_service};
-pub use strict::{StrictBody, StrictError, StrictFuture, StrictService, StrictWatch};
+pub use strict::{StrictBody, StrictError, StrictFuture, StrictService};
+pub use watch::StrictWatch;
 
 use std::{error, fmt};
 

@@ -1,18 +1,16 @@
 //! The double below a layer: a service that trusts nobody.
 
-use super::Violation;
+use super::{StrictWatch, Violation};
 use crate::body::{BodyError, ScriptBody};
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 use std::{
-    collections::HashMap,
     error::Error,
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 use tower_service::Service;
 
@@ -35,134 +33,6 @@ impl fmt::Display for StrictError {
 
 impl Error for StrictError {}
 
-#[derive(Debug, Default)]
-struct State {
-    unready: bool,
-    fail_ready: bool,
-    hold: bool,
-    fail_calls: bool,
-    /// Of instances that wait to be ready, and of futures that are held, by their number.
-    wakers: HashMap<u64, Waker>,
-    numbers: u64,
-    instances: usize,
-    permits: usize,
-    futures: usize,
-    bodies: usize,
-    readies: u64,
-    calls: u64,
-    violations: Vec<Violation>,
-}
-
-/// Watches and commands a [`StrictService`], all its clones, and what they made. By default all is ready and answered at once:
-/// a gRPC answer of one message and `grpc-status: 0`.
-#[derive(Clone, Debug, Default)]
-pub struct StrictWatch(Arc<Mutex<State>>);
-
-impl StrictWatch {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state();
-        change(&mut state);
-        let wakers = std::mem::take(&mut state.wakers);
-        drop(state);
-        // Outside the lock: a waker may run anything.
-        wakers.into_values().for_each(Waker::wake);
-    }
-
-    /// From now on `poll_ready` is Pending, except on instances that are ready already.
-    pub fn unready(&self) {
-        self.change(|state| state.unready = true);
-    }
-
-    /// From now on `poll_ready` is Ready; wakes who waits for it.
-    pub fn ready(&self) {
-        self.change(|state| state.unready = false);
-    }
-
-    /// From now on `poll_ready` fails, for good.
-    pub fn fail_ready(&self) {
-        self.change(|state| state.fail_ready = true);
-    }
-
-    /// From now on futures are Pending.
-    pub fn hold(&self) {
-        self.change(|state| state.hold = true);
-    }
-
-    /// Lets the futures resolve; wakes who waits for it.
-    pub fn release(&self) {
-        self.change(|state| state.hold = false);
-    }
-
-    /// From now on futures resolve to an error.
-    pub fn fail_calls(&self) {
-        self.change(|state| state.fail_calls = true);
-    }
-
-    /// The breaches that the service saw, in order.
-    pub fn violations(&self) -> Vec<Violation> {
-        self.state().violations.clone()
-    }
-
-    /// Instances that are alive.
-    pub fn instances(&self) -> usize {
-        self.state().instances
-    }
-
-    /// Instances that said Ready and were not called since.
-    pub fn permits(&self) -> usize {
-        self.state().permits
-    }
-
-    /// Response futures that are alive.
-    pub fn futures(&self) -> usize {
-        self.state().futures
-    }
-
-    /// Response bodies that are alive.
-    pub fn bodies(&self) -> usize {
-        self.state().bodies
-    }
-
-    /// How often an instance became ready.
-    pub fn readies(&self) -> u64 {
-        self.state().readies
-    }
-
-    /// Calls so far.
-    pub fn calls(&self) -> u64 {
-        self.state().calls
-    }
-
-    /// Wakers that are stored: instances and futures that somebody waits on.
-    pub fn wakers(&self) -> usize {
-        self.state().wakers.len()
-    }
-
-    /// Forgets a number's waker. Returned, so that it is dropped outside the lock.
-    fn forget(&self, number: u64, change: impl FnOnce(&mut State)) -> Option<Waker> {
-        let mut state = self.state();
-        change(&mut state);
-        state.wakers.remove(&number)
-    }
-
-    fn number(&self, change: impl FnOnce(&mut State)) -> u64 {
-        let mut state = self.state();
-        change(&mut state);
-        state.numbers += 1;
-        state.numbers
-    }
-
-    fn wait(&self, mut state: MutexGuard<'_, State>, number: u64, waker: Waker) {
-        let old = state.wakers.insert(number, waker);
-        drop(state);
-        drop(old);
-    }
-}
-
 /// A service that counts how the contract is broken on it; put it below the layer under test.
 ///
 /// Ready is a permit that belongs to one instance: a call takes it, a drop gives it back, a clone has none.
@@ -178,10 +48,6 @@ pub struct StrictService {
 
 impl StrictService {
     /// A service, and the handle that watches it.
-    #[expect(
-        clippy::new_ret_no_self,
-        reason = "a strict service is always made with its watch"
-    )]
     pub fn new() -> (Self, StrictWatch) {
         let watch = StrictWatch::default();
         (Self::made(watch.clone(), false), watch)
