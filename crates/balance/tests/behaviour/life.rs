@@ -214,7 +214,11 @@ async fn sized_by_the_peak_of_open_bodies() {
 async fn the_peak_is_exact() {
     for (peak, size) in [(100, 4), (101, 6)] {
         let net = Net::new();
-        let pool = net.pool(BalanceConfig::default());
+        let config = BalanceConfig {
+            grow_on_demand: false,
+            ..BalanceConfig::default()
+        };
+        let pool = net.pool(config);
         pool.warm(4).await.unwrap();
         let mut held = Vec::new();
         for _ in 0..peak {

@@ -44,6 +44,18 @@ where
 /// It checks that no frame is lost, changed or made up; that `size_hint` and `is_end_stream` are passed on and true; that the
 /// end is the end; that Pending keeps the last waker and does not spin; that a drop drops the inner body; and that an error
 /// keeps its source.
+///
+/// ```
+/// use http_body_util::BodyExt;
+/// use steadfast_testkit::contract::BodyCheck;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// // It asks the inner body again after an error, if its reader does.
+/// let check = BodyCheck::new(async |inner: steadfast_testkit::body::ScriptBody| inner.boxed());
+/// check.after_error(false).run().await.unwrap();
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct BodyCheck<M> {
     make: M,

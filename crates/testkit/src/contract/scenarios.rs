@@ -3,6 +3,7 @@
 use super::{
     Probe, ServiceCheck, StrictError, StrictService, StrictWatch, Violation,
     probe::{judge, settle},
+    watch::{idle, released},
 };
 use http::{Request, Response};
 use http_body::Body;
@@ -259,31 +260,5 @@ where
                 return Err(Violation::Unexpected(format!("the body failed: {error}")));
             }
         }
-    }
-}
-
-/// Whether no call is under way below.
-fn idle(watch: &StrictWatch) -> Result<(), Violation> {
-    let left = [
-        ("permits", watch.permits()),
-        ("inner futures", watch.futures()),
-        ("inner bodies", watch.bodies()),
-    ];
-    match left.into_iter().find(|(_, count)| *count > 0) {
-        Some((what, count)) => Err(Violation::NotReleased { what, count }),
-        None => Ok(()),
-    }
-}
-
-/// Whether nothing is left below at all.
-async fn released(watch: &StrictWatch) -> Result<(), Violation> {
-    settle().await;
-    idle(watch)?;
-    match watch.instances() {
-        0 => Ok(()),
-        count => Err(Violation::NotReleased {
-            what: "inner services",
-            count,
-        }),
     }
 }

@@ -30,6 +30,23 @@ where
 /// its caller keeps it; and that an inner error comes out with itself among its sources.
 ///
 /// Where the layer waits for the inner service does not matter: in `poll_ready`, or in the future.
+///
+/// ```
+/// use steadfast_testkit::contract::{ServiceCheck, StrictService, Violation};
+/// use tower::{limit::ConcurrencyLimit, util::BoxCloneService};
+/// # use http::Request;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let boxed = ServiceCheck::new(BoxCloneService::new, || Request::new(()));
+/// boxed.own_future(false).run().await.unwrap();
+///
+/// // tower's limit keeps its permit, and the inner future, until its own future is dropped.
+/// let limit = |inner: StrictService| ConcurrencyLimit::new(inner, 1);
+/// let found = ServiceCheck::new(limit, || Request::new(())).run().await.unwrap_err();
+/// assert!(found.contains(|violation| matches!(violation, Violation::KeptFutureHolds { .. })));
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ServiceCheck<M, R> {
     make: M,

@@ -36,6 +36,20 @@ impl Error for StrictError {}
 /// A service that counts how the contract is broken on it; put it below the layer under test.
 ///
 /// Ready is a permit that belongs to one instance: a call takes it, a drop gives it back, a clone has none.
+///
+/// ```
+/// use steadfast_testkit::contract::{StrictService, Violation};
+/// use tower::{Service, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (mut service, watch) = StrictService::new();
+/// ServiceExt::<u8>::ready(&mut service).await.unwrap();
+/// assert_eq!(watch.permits(), 1);
+/// service.clone().call(7).await.unwrap(); // not the instance that is ready
+/// assert_eq!(watch.violations(), [Violation::CloneCarriedReadiness]);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct StrictService {
     watch: StrictWatch,

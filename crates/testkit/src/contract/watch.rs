@@ -2,7 +2,7 @@
 
 #[cfg(doc)]
 use super::StrictService;
-use super::Violation;
+use super::{Violation, probe::settle};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -134,5 +134,31 @@ impl StrictWatch {
         let old = state.wakers.insert(number, waker);
         drop(state);
         drop(old);
+    }
+}
+
+/// Whether no call is under way below.
+pub(super) fn idle(watch: &StrictWatch) -> Result<(), Violation> {
+    let left = [
+        ("permits", watch.permits()),
+        ("inner futures", watch.futures()),
+        ("inner bodies", watch.bodies()),
+    ];
+    match left.into_iter().find(|(_, count)| *count > 0) {
+        Some((what, count)) => Err(Violation::NotReleased { what, count }),
+        None => Ok(()),
+    }
+}
+
+/// Whether nothing is left below at all.
+pub(super) async fn released(watch: &StrictWatch) -> Result<(), Violation> {
+    settle().await;
+    idle(watch)?;
+    match watch.instances() {
+        0 => Ok(()),
+        count => Err(Violation::NotReleased {
+            what: "inner services",
+            count,
+        }),
     }
 }
