@@ -9,6 +9,7 @@ mod control;
 mod error;
 mod keeper;
 mod layer;
+mod looking;
 mod member;
 mod observe;
 mod pick;
