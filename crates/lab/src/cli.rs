@@ -46,7 +46,7 @@ enum Command {
     Contend,
 }
 
-/// Compare the contenders on the same reads, fault by fault (two minutes by default).
+/// Compare the contenders on the same reads, fault by fault (two and a half minutes by default).
 ///
 /// Four BigTable servers are started and filled with the same rows. Three contenders read from
 /// them in turn, each in a process of its own and with its library's defaults:
@@ -66,8 +66,9 @@ enum Command {
 ///   lazy-scans  two scans a second are of 3 MiB and left unread for 4 s
 ///   frozen      one of the servers stops, with its connections open
 ///   failing     one of the servers fails every call at once
+///   slow        one of the connections is about four times slower
 ///
-/// frozen and failing hit the server that the contender connected to first.
+/// frozen and failing hit the server that the contender connected to first, slow hits its first connection.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_long_help = COLUMNS)]
 struct Demo {
@@ -174,7 +175,13 @@ impl Demo {
             emulator: self.emulator,
             faults: chosen(
                 self.faults,
-                &[Fault::None, Fault::LazyScans, Fault::Frozen, Fault::Failing],
+                &[
+                    Fault::None,
+                    Fault::LazyScans,
+                    Fault::Frozen,
+                    Fault::Failing,
+                    Fault::Slow,
+                ],
             ),
             contenders: chosen(
                 self.contenders,

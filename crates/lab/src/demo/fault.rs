@@ -18,6 +18,8 @@ pub enum Fault {
     Frozen,
     /// One server fails every call at once.
     Failing,
+    /// One connection is about four times slower than the others.
+    Slow,
 }
 
 impl Fault {
@@ -28,6 +30,7 @@ impl Fault {
             Self::LazyScans => "lazy-scans",
             Self::Frozen => "frozen",
             Self::Failing => "failing",
+            Self::Slow => "slow",
         }
     }
 
@@ -47,6 +50,9 @@ impl Fault {
             Self::Failing => {
                 "the server that was connected to first fails every call at once, with Unavailable or, behind a proxy, a reset connection"
             }
+            Self::Slow => {
+                "on the connection that was made first every answer comes 3 ms later, about four times as late as on the others"
+            }
         }
     }
 
@@ -56,6 +62,7 @@ impl Fault {
             Self::None | Self::LazyScans => None,
             Self::Frozen => Some(Break::Freeze),
             Self::Failing => Some(Break::Fail),
+            Self::Slow => Some(Break::Slow),
         }
     }
 

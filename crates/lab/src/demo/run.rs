@@ -13,7 +13,7 @@ use crate::contend::{Job, Measured, Opened, Outcome};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::helper::{Helper, OnDrop};
-use crate::places::{self, Place};
+use crate::places::{self, Break, Place};
 
 /// Seconds of closed loop that find out what a plain channel can do.
 const CAPACITY_SECONDS: f64 = 1.5;
@@ -190,7 +190,11 @@ impl Run<'_> {
             inflicted(bad, places, self.options.seconds * FAULT_BEGINS)
         )?;
         let share = match (bad, before) {
-            (Some((_, index)), Some(before)) => healed(places, index, &before).await?,
+            (Some((fault, index)), Some(before)) => {
+                let share = healed(places, index, &before).await?;
+                // It is a connection that was slow, and servers count only their own calls.
+                share.filter(|_| fault != Break::Slow)
+            }
             _ => None,
         };
         helper.end().await;

@@ -35,6 +35,8 @@ pub(crate) enum Break {
     Freeze,
     /// It answers Unavailable at once, or resets its connections.
     Fail,
+    /// The connection that was made first since the mark answers later.
+    Slow,
 }
 
 /// One server.
@@ -125,6 +127,7 @@ impl Place {
             }
             Break::Freeze => self.helper.ask::<Seen>("freeze").await.map(drop),
             Break::Fail => self.helper.ask::<Seen>("fail").await.map(drop),
+            Break::Slow => self.helper.ask::<Seen>("slow").await.map(drop),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::helper::Orders;
 use crate::rows::Rows;
+use crate::server::SLOWER;
 use crate::server::process::{Listening, Seen};
 
 /// Longer than any demo: waiting for the next connection has no limit of its own.
@@ -93,14 +94,19 @@ impl Front {
                 self.proxy.set_accept_mode(AcceptMode::Reset);
                 self.proxy.reset(Which::All);
             }
+            ("slow", _) => {
+                let first = u64::try_from(self.marked).unwrap_or(u64::MAX);
+                self.proxy.delay(Which::One(first), Duration::ZERO, SLOWER);
+            }
             ("heal", emulator) => {
+                self.proxy.delay(Which::All, Duration::ZERO, Duration::ZERO);
                 emulator.as_ref().map_or(Ok(()), Emulator::thaw)?;
                 self.proxy.thaw(Which::All);
                 self.proxy.set_accept_mode(AcceptMode::Serve);
             }
             (other, _) => {
                 return Err(Error::new(format!(
-                    "proxy knows seen, mark, freeze, fail and heal, but was told {other:?}"
+                    "proxy knows seen, mark, freeze, fail, slow and heal, but was told {other:?}"
                 )));
             }
         }

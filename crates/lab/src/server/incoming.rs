@@ -5,7 +5,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ pub(crate) struct Arrivals {
     calls: AtomicU64,
     /// Nanoseconds of [`clock::uptime`]; 0 while nothing was accepted.
     first: AtomicU64,
+    /// Connections accepted so far, and how many there were at the last mark.
+    accepted: AtomicU64,
+    marked: AtomicU64,
+    slow: AtomicBool,
 }
 
 impl Arrivals {
@@ -42,14 +46,22 @@ impl Arrivals {
     /// Forgets which connection was the first.
     pub(crate) fn mark(&self) {
         self.first.store(0, Ordering::Relaxed);
+        let accepted = self.accepted.load(Ordering::Relaxed);
+        self.marked.store(accepted, Ordering::Relaxed);
     }
 
-    fn accepted(&self) {
+    pub(crate) fn set_slow(&self, slow: bool) {
+        self.slow.store(slow, Ordering::Relaxed);
+    }
+
+    /// Counts a connection, and says its number.
+    fn accepted(&self) -> u64 {
         let now = u64::try_from(clock::uptime().as_nanos()).unwrap_or(u64::MAX);
         // Fails when one was accepted before, and then that one stays the first.
         let _ = self
             .first
             .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        self.accepted.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -59,13 +71,31 @@ pub(crate) struct Connection {
     stream: TcpStream,
     frames: Frames,
     arrivals: Arc<Arrivals>,
+    number: u64,
+}
+
+/// What a call's handler knows of its connection.
+#[derive(Debug, Clone)]
+pub(crate) struct OfConnection {
+    arrivals: Arc<Arrivals>,
+    number: u64,
+}
+
+impl OfConnection {
+    /// Whether its calls are to be answered later.
+    pub(crate) fn is_slow(&self) -> bool {
+        let arrivals = &self.arrivals;
+        arrivals.slow.load(Ordering::Relaxed)
+            && arrivals.marked.load(Ordering::Relaxed) == self.number
+    }
 }
 
 impl Connection {
     pub(crate) fn accept(stream: TcpStream, arrivals: Arc<Arrivals>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        arrivals.accepted();
+        let number = arrivals.accepted();
         Ok(Self {
+            number,
             stream,
             frames: Frames::default(),
             arrivals,
@@ -74,9 +104,14 @@ impl Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = OfConnection;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> OfConnection {
+        OfConnection {
+            arrivals: Arc::clone(&self.arrivals),
+            number: self.number,
+        }
+    }
 }
 
 impl AsyncRead for Connection {

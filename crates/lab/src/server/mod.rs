@@ -28,6 +28,10 @@ use crate::error::{Error, Result};
 use incoming::{Arrivals, Connection};
 use service::{Bigtable, Shared};
 
+/// How much later a slow connection answers: a point read takes about 1 ms here, most of it the timer's, so this
+/// makes it about four times slower.
+pub const SLOWER: Duration = Duration::from_millis(3);
+
 /// A running embedded server. Dropping it closes the listener and tells its clients to go away; open calls may still end.
 #[derive(Debug)]
 pub struct Embedded {
@@ -87,6 +91,12 @@ impl Embedded {
     /// While true, every call is answered with Unavailable at once.
     pub fn set_failing(&self, failing: bool) {
         self.shared.failing.store(failing, Ordering::Relaxed);
+    }
+
+    /// While true, each call on the connection that was the first since the last mark is answered
+    /// [`SLOWER`] later.
+    pub fn set_slow(&self, slow: bool) {
+        self.arrivals.set_slow(slow);
     }
 
     /// How many calls have reached it since it started, counted as HEADERS frames.

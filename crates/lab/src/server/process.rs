@@ -42,10 +42,14 @@ pub(crate) async fn serve(rows: Rows) -> Result<()> {
             "seen" => {}
             "mark" => server.mark(),
             "fail" => server.set_failing(true),
-            "heal" => server.set_failing(false),
+            "slow" => server.set_slow(true),
+            "heal" => {
+                server.set_failing(false);
+                server.set_slow(false);
+            }
             other => {
                 return Err(Error::new(format!(
-                    "serve knows seen, mark, fail and heal, but was told {other:?}"
+                    "serve knows seen, mark, fail, slow and heal, but was told {other:?}"
                 )));
             }
         }

@@ -18,6 +18,8 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
+use super::SLOWER;
+use super::incoming::OfConnection;
 use super::read::Reader;
 use super::table::{Tables, mutate};
 
@@ -52,7 +54,14 @@ impl tower::Service<http::Request<Body>> for Bigtable {
             return Box::pin(ready(Ok(status.into_http())));
         }
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { Ok(dispatch(shared, request).await) })
+        let connection = request.extensions().get::<OfConnection>();
+        let slow = connection.is_some_and(OfConnection::is_slow);
+        Box::pin(async move {
+            if slow {
+                tokio::time::sleep(SLOWER).await;
+            }
+            Ok(dispatch(shared, request).await)
+        })
     }
 }
 
