@@ -1,6 +1,7 @@
 //! The task that keeps a pool's channels: it carries out what the plan decides.
 
 mod dials;
+mod sizes;
 
 use std::{
     collections::HashMap,
@@ -144,47 +145,6 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
             .min()
     }
 
-    /// Grows when a request met a channel at its maximum, or calls wait for a free stream.
-    fn grow_on_demand(&mut self, shared: &Shared<S>, now: Instant) {
-        let signals = Arc::clone(&self.signals);
-        if self.pausing && self.plan.next_growth() <= now {
-            // Pressure from here on counts, not what there was during the pause.
-            self.pausing = false;
-            signals.pressed.store(false, Ordering::Relaxed);
-        }
-        if !self.pausing && signals.pressed.load(Ordering::Relaxed) {
-            self.pausing = true;
-            let before = self.plan.size();
-            self.plan.on_pressed(now);
-            self.resized(shared, before, "demand");
-        }
-        if signals.starved.swap(false, Ordering::Relaxed) {
-            let waiting = signals.waiting.load(Ordering::Relaxed);
-            let before = self.plan.size();
-            self.plan.on_starved(waiting, self.room_per_channel(shared));
-            self.resized(shared, before, "streams");
-        }
-    }
-
-    fn resized(&self, shared: &Shared<S>, before: usize, reason: &'static str) {
-        let after = self.plan.size();
-        if after != before {
-            tracing::info!(pool = self.pool, before, after, reason, "pool resized");
-            let change = after.cast_signed() - before.cast_signed();
-            shared.metrics().resized(change, reason);
-        }
-    }
-
-    /// Requests that a new channel will take: as the best of those that are known, else as assumed.
-    fn room_per_channel(&self, shared: &Shared<S>) -> u32 {
-        let limits = self
-            .members
-            .iter()
-            .filter_map(|m| m.channel.meter.read().stream_limit());
-        let limit = limits.max().unwrap_or(shared.config.assumed_streams);
-        limit.saturating_sub(1)
-    }
-
     fn look_for_condemned(&mut self, now: Instant) {
         for member in &self.members {
             let channel = &member.channel;
@@ -199,25 +159,6 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 self.dirty = true;
             }
         }
-    }
-
-    fn on_interval(&mut self, shared: &Shared<S>, now: Instant) {
-        let open: u64 = self
-            .members
-            .iter()
-            .map(|m| u64::from(m.channel.meter.read().in_flight()))
-            .sum();
-        let peak = shared.peak.swap(open, Ordering::Relaxed).max(open);
-        let members = &self.members;
-        let fact = |id| {
-            let member = members.iter().find(|member| member.channel.id == id)?;
-            let reading = member.channel.meter.read();
-            Some((reading.in_flight(), reading.standing()))
-        };
-        let before = self.plan.size();
-        self.plan.on_interval(peak, fact, now);
-        self.resized(shared, before, "load");
-        self.dirty = true;
     }
 
     fn act(&mut self, shared: &Arc<Shared<S>>, action: Action, now: Instant) {
