@@ -4,11 +4,6 @@
     reason = "the modules of one test binary share the items of `common`"
 )]
 
-use steadfast_testkit::alloc::CountingAllocator;
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::new();
-
 mod common;
 mod edges;
 mod growth;
