@@ -5,7 +5,16 @@ mod table;
 
 use clap::Parser;
 use command::{Timed, Word};
-use std::{error::Error, io, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{
+    error::Error,
+    future::{Future, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::pin,
+    process::ExitCode,
+    task::Poll,
+    time::Duration,
+};
 use steadfast_testkit::proxy::FaultProxy;
 use tokio::{
     net::lookup_host,
@@ -52,6 +61,12 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         .ok_or_else(|| format!("{} has no address", options.upstream))?;
     let proxy = FaultProxy::bind(options.listen, upstream)
         .map_err(|error| format!("{}: {error}", options.listen))?;
+    // Polled before anybody is told that it listens: the first poll sets the handler, and from then on
+    // Ctrl-C ends it in order.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    if let Poll::Ready(result) = poll_fn(|cx| Poll::Ready(interrupted.as_mut().poll(cx))).await {
+        return Ok(result?);
+    }
     println!("listening on {}, upstream {upstream}", proxy.addr());
 
     let begun = now();
@@ -61,8 +76,6 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let mut timeline = timeline.into_iter().peekable();
     let mut lines = keyboard();
     let mut typing = true;
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(interrupted);
     loop {
         let due = timeline.peek().map(|timed| begun + timed.time);
         let act = tokio::select! {
