@@ -85,7 +85,11 @@ impl Servers {
         response
     }
 
-    fn pool(&self, mode: PenaltyMode, places: &[&str]) -> Balance<PenaltyWindow<Channel>> {
+    fn pool(
+        &self,
+        mode: PenaltyMode,
+        places: &[&str],
+    ) -> Balance<PenaltyWindow<steadfast::Bottom<Channel>>> {
         let penalty = PenaltyConfig {
             mode,
             ..PenaltyConfig::default()
@@ -121,7 +125,7 @@ fn body(text: &'static str) -> Body {
         .boxed_unsync()
 }
 
-type Pooled = Balance<PenaltyWindow<Channel>>;
+type Pooled = Balance<PenaltyWindow<steadfast::Bottom<Channel>>>;
 
 /// One call, read to its end.
 async fn call(pool: &Pooled) {

@@ -18,7 +18,7 @@ use steadfast::{
 use steadfast_testkit::contract::{StrictService, StrictWatch, check_service};
 use tower::{Layer, Service, ServiceExt};
 
-type Pooled = Balance<PenaltyWindow<StrictService>>;
+type Pooled = Balance<PenaltyWindow<steadfast::Bottom<StrictService>>>;
 
 /// Every channel's service, by its place, and how often the place was dialled.
 #[derive(Clone, Default)]

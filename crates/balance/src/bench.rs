@@ -31,7 +31,16 @@ impl<S: Clone + Send + Sync + 'static> Picker<S> {
         );
         let member = |made: Metered<S>| {
             let (id, place) = (made.id(), made.place().clone());
-            Arc::new(Member::new(id, place, made, &shared.signals, now()))
+            {
+                let owner = made.meter().owner();
+                Arc::new(Member::new(
+                    id,
+                    place,
+                    (made, owner),
+                    &shared.signals,
+                    now(),
+                ))
+            }
         };
         let members: Vec<_> = channels.into_iter().map(member).collect();
         let meter = |member: &Arc<Member<S>>| member.channel.meter.clone();

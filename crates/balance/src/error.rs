@@ -2,8 +2,8 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
-use steadfast_core::{BoxError, ChannelId, Local, LocalKind, Place};
-use tonic::{Code, Status};
+pub(crate) use steadfast_classify::local_error as local;
+use steadfast_core::{BoxError, ChannelId, LocalKind, Place};
 
 /// A dial that failed or a channel that was lost: where, and why.
 #[derive(Clone, Debug)]
@@ -52,21 +52,6 @@ impl fmt::Display for DialTimeout {
 }
 
 impl Error for DialTimeout {}
-
-/// A status with the local mark as its source: what a caller gets, and what layers above recognise.
-pub(crate) fn local(kind: LocalKind, message: String, cause: Option<BoxError>) -> BoxError {
-    let code = match kind {
-        LocalKind::Deadline => Code::DeadlineExceeded,
-        _ => Code::Unavailable,
-    };
-    let mut status = Status::new(code, message.clone());
-    let mark = Local::new(kind, message);
-    status.set_source(Arc::new(match cause {
-        Some(cause) => mark.because_of(cause),
-        None => mark,
-    }));
-    Box::new(status)
-}
 
 pub(crate) fn closed(pool: &str) -> BoxError {
     let message = format!("pool {pool:?} was closed");

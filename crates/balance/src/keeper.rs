@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use steadfast_core::{BoxError, ChannelId, Metered, Place, Standing, now};
+use steadfast_core::{BoxError, ChannelId, MeterOwner, Metered, Place, Standing, now};
 use tokio::{
     select,
     task::{AbortHandle, JoinSet},
@@ -27,7 +27,7 @@ use crate::{
     shared::Shared,
 };
 
-type Dialled<S> = (ChannelId, Result<Metered<S>, BoxError>);
+type Dialled<S> = (ChannelId, Result<(Metered<S>, MeterOwner), BoxError>);
 
 pub(crate) struct Keeper<S> {
     shared: Weak<Shared<S>>,
@@ -117,6 +117,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         }
         self.plan.on_warm(shared.most_asked());
         self.look_for_condemned(now);
+        self.look_for_replacements();
         self.plan.on_deadline(now);
         if self.plan.next_interval() <= now {
             self.on_interval(&shared, now);
@@ -157,6 +158,17 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 let answered = channel.answered.load(Ordering::Relaxed);
                 self.plan.on_condemned(channel.id, answered, now);
                 self.dirty = true;
+            }
+        }
+    }
+
+    /// Layers ask for replacements on the meters.
+    fn look_for_replacements(&mut self) {
+        for member in &self.members {
+            let channel = &member.channel;
+            if let Some(cause) = channel.meter.take_replacement() {
+                let begins = self.plan.on_replacement_asked(channel.id);
+                tracing::info!(pool = self.pool, channel = %channel.id, place = %channel.place, %cause, begins, "a replacement was asked for");
             }
         }
     }

@@ -75,16 +75,17 @@ impl<S> Member<S> {
     pub(crate) fn new(
         id: ChannelId,
         place: Place,
-        made: Metered<S>,
+        (made, owner): (Metered<S>, MeterOwner),
         signals: &Arc<Signals>,
         now: Instant,
     ) -> Self {
         let meter = made.meter().clone();
         meter.ring_on_change(Arc::clone(&signals.standing));
+        owner.set_standing(Standing::Open);
         let channel = Channel {
             id,
             place,
-            owner: meter.owner(),
+            owner,
             meter,
             cut: CutSwitch::new(),
             since: now,

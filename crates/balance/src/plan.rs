@@ -59,6 +59,8 @@ struct Slot {
     failures: u32,
     /// Whether the last result of a dial was a failure.
     failed_last: bool,
+    /// Whether a layer asked for the dial: it asks again if that fails.
+    asked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -209,6 +211,7 @@ impl Plan {
         };
         slot.dial = Dial::Idle;
         slot.failed_last = false;
+        slot.asked = false;
         let place = slot.place.clone();
         let live = Live {
             id,
@@ -229,8 +232,25 @@ impl Plan {
         let Some(slot) = self.dialling(id) else {
             return false;
         };
-        slot.fail(random, now);
+        if std::mem::take(&mut slot.asked) && slot.live.is_some() {
+            slot.dial = Dial::Idle;
+        } else {
+            slot.fail(random, now);
+        }
         slot.live.is_some()
+    }
+
+    /// A layer asks for another channel in this one's place. It is dialled once, unless one is already;
+    /// if that fails this one stays, and the layer may ask again. Says whether a dial began.
+    pub(crate) fn on_replacement_asked(&mut self, id: ChannelId) -> bool {
+        let is_it = |slot: &&mut Slot| slot.live.as_ref().is_some_and(|live| live.id == id);
+        let idle = |slot: &&mut Slot| slot.dial == Dial::Idle;
+        let Some(slot) = self.slots.iter_mut().filter(is_it).find(idle) else {
+            return false;
+        };
+        slot.asked = true;
+        slot.dial_now(&mut self.actions);
+        true
     }
 
     /// A channel can't be used any more. `answered` says whether it had served a call by then.

@@ -233,7 +233,7 @@ where
         let this = self.project();
         *this.wait = None;
         *this.picked = None;
-        let (Some(shared), Some(request)) = (this.shared.take(), this.request.take()) else {
+        let (Some(shared), Some(mut request)) = (this.shared.take(), this.request.take()) else {
             return;
         };
         let kind = Local::find(error).map_or(LocalKind::NoChannel, Local::kind);
@@ -243,6 +243,7 @@ where
         }
         let (pool, path) = (&shared.config.name, request.uri().path());
         tracing::debug!(pool, path, %kind, error, "no channel took the call");
+        Attempt::refused(request.extensions_mut());
     }
 }
 

@@ -1,24 +1,19 @@
 //! What a new channel has to show before it takes requests.
 
-use std::{
-    error::Error,
-    fmt,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
-    time::Duration,
-};
+use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use steadfast_classify::{Exchange, call_error};
-use steadfast_core::{BoxError, End, Metered, Outcome, Place, Probe, Standing};
-use tokio::time::{sleep, timeout};
+use steadfast_classify::{ProbeLimits, ask};
+use steadfast_core::{BoxError, Meter, Metered, Outcome, Place, Probe, Standing, Verdict};
+use tokio::time::sleep;
 use tower_service::Service;
 
 use crate::backoff::backoff;
 
-/// How long a probe may take to be prepared, before it counts as one that couldn't be.
+/// How long a probe may take to be prepared, and again to reach the transport, before it counts as one
+/// that wasn't attempted.
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
 
 type Warming = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
@@ -30,13 +25,20 @@ pub trait WarmUp<S>: Send + Sync + 'static {
     fn warm(&self, channel: Metered<S>, budget: Duration) -> Warming;
 }
 
-/// A connected channel is ready.
+/// A connected channel is ready; where one of its layers brings a probe (stall detection does), one that
+/// has answered it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWarmUp;
 
 impl<S> WarmUp<S> for NoWarmUp {
-    fn warm(&self, _channel: Metered<S>, _budget: Duration) -> Warming {
-        Box::pin(std::future::ready(Ok(())))
+    fn warm(&self, channel: Metered<S>, budget: Duration) -> Warming {
+        let Some(warm_up) = channel.warm_up().cloned() else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        let (meter, place) = (channel.meter().clone(), channel.place().clone());
+        Box::pin(until_attempted(meter, place, budget, move || {
+            warm_up(budget)
+        }))
     }
 }
 
@@ -47,7 +49,7 @@ pub struct ProbeWarmUp<P>(pub(crate) std::sync::Arc<P>);
 impl<S, P, B> WarmUp<S> for ProbeWarmUp<P>
 where
     P: Probe,
-    S: Service<Request<P::Body>, Response = Response<B>> + Send + 'static,
+    S: Service<Request<P::Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: Body<Data = Bytes> + Send,
@@ -55,81 +57,46 @@ where
 {
     fn warm(&self, channel: Metered<S>, budget: Duration) -> Warming {
         let probe = std::sync::Arc::clone(&self.0);
-        Box::pin(async move {
-            let meter = channel.meter().clone();
-            let place = channel.place().clone();
-            let request = prepare(&*probe, &place, || {
-                meter.read().standing() == Standing::Condemned
-            });
-            let request = request.await?;
-            let outcome = timeout(budget, ask(channel.into_service(), request)).await;
-            match outcome.unwrap_or(Outcome::Timeout) {
-                Outcome::Status(_) | Outcome::Http(_) | Outcome::Reset(_) => Ok(()),
-                outcome => Err(WarmUpFailed { outcome, budget }.into()),
-            }
-        })
+        let (meter, place) = (channel.meter().clone(), channel.place().clone());
+        let limits = ProbeLimits {
+            prepare: PREPARE_LIMIT,
+            answer: budget,
+        };
+        let to = place.clone();
+        Box::pin(until_attempted(meter, place, budget, move || {
+            let (probe, to) = (std::sync::Arc::clone(&probe), to.clone());
+            let service = channel.service().clone();
+            async move { ask(service, &*probe, &to, limits).await }
+        }))
     }
 }
 
-/// Prepares the probe, as often as it takes: a probe that can't be prepared says nothing about the
-/// channel. Ends with an error when the channel is lost meanwhile.
-async fn prepare<P: Probe>(
-    probe: &P,
-    place: &Place,
-    lost: impl Fn() -> bool,
-) -> Result<Request<P::Body>, BoxError> {
+/// Probes as often as it takes until a probe was attempted: one that couldn't be prepared says nothing
+/// about the channel. Ends with an error when the channel is lost meanwhile.
+async fn until_attempted<F>(
+    meter: Meter,
+    place: Place,
+    budget: Duration,
+    probe: impl Fn() -> F,
+) -> Result<(), BoxError>
+where
+    F: Future<Output = Verdict>,
+{
     for failures in 1.. {
-        match timeout(PREPARE_LIMIT, probe.prepare(place)).await {
-            Ok(Ok(request)) => return Ok(request),
-            Ok(Err(error)) => {
-                tracing::warn!(%place, %error, "a warm-up probe couldn't be prepared")
+        match probe().await {
+            Verdict::Answered(_) => return Ok(()),
+            Verdict::NotAttempted(error) => {
+                tracing::warn!(%place, %error, "a warm-up probe wasn't attempted");
             }
-            Err(_) => tracing::warn!(%place, "a warm-up probe took over 10 s to prepare"),
+            Verdict::NoAnswer(outcome) => return Err(WarmUpFailed { outcome, budget }.into()),
+            verdict => return Err(verdict.to_string().into()),
         }
         sleep(backoff(failures, fastrand::f64())).await;
-        if lost() {
+        if meter.read().standing() == Standing::Condemned {
             break;
         }
     }
-    Err("the channel was lost before its warm-up probe could be prepared".into())
-}
-
-/// Sends the probe and reads its answer to the end.
-async fn ask<S, Q, B>(mut service: S, request: Request<Q>) -> Outcome
-where
-    S: Service<Request<Q>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let ready: Result<(), BoxError> = poll_fn(|cx| service.poll_ready(cx))
-        .await
-        .map_err(Into::into);
-    if let Err(error) = ready {
-        return call_error(&*error);
-    }
-    let sent: Result<_, BoxError> = service.call(request).await.map_err(Into::into);
-    let (head, body) = match sent {
-        Ok(response) => response.into_parts(),
-        Err(error) => return call_error(&*error),
-    };
-    let mut exchange = Exchange::new();
-    exchange.head(&head);
-    let mut body = pin!(body);
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        match frame {
-            Ok(frame) => {
-                if let Some(trailers) = frame.trailers_ref() {
-                    return exchange.end(&End::Trailers(trailers));
-                }
-                if let Some(data) = frame.data_ref() {
-                    exchange.data(data);
-                }
-            }
-            Err(error) => return exchange.end(&End::Failed(&*error.into())),
-        }
-    }
-    exchange.end(&End::Eos)
+    Err("the channel was lost before its warm-up probe was attempted".into())
 }
 
 #[derive(Debug)]

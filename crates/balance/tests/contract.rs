@@ -19,7 +19,7 @@ fn request() -> Request<()> {
     Request::new(())
 }
 
-fn pool(inner: StrictService) -> Balance<StrictService> {
+fn pool(inner: StrictService) -> Balance<steadfast_core::Bottom<StrictService>> {
     let layer = BalanceLayer::new(BalanceConfig::fixed(1)).unwrap();
     layer.layer(move |_: ChannelId, _: Place| ready(Ok::<_, BoxError>(inner.clone())))
 }

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use http::Extensions;
+
 use crate::{ChannelId, Outcome, Place};
 
 /// A request extension: channels that this request would rather not use, such as those that failed it
@@ -77,11 +79,13 @@ pub enum Abandoned {
 #[derive(Clone, Default)]
 pub struct Attempt(Arc<Mutex<Record>>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 struct Record {
     channel: Option<(ChannelId, Place)>,
     outcome: Option<Outcome>,
     abandoned: Option<Abandoned>,
+    keeps: bool,
+    extensions: Option<Extensions>,
 }
 
 impl Attempt {
@@ -134,6 +138,36 @@ impl Attempt {
         self.record().outcome = Some(outcome);
     }
 
+    /// For a layer that may send the request again: asks for the request's extensions back. Cloning them
+    /// for each call would cost more than all the rest; so the transport, which has no use for them,
+    /// hands them to this handle.
+    pub fn keep_extensions(&self) {
+        self.record().keeps = true;
+    }
+
+    /// Takes the extensions that came back: those of the request as the transport, or the pool that
+    /// refused it, got it, without this handle. None if it didn't come that far, or they were taken.
+    #[must_use]
+    pub fn take_extensions(&self) -> Option<Extensions> {
+        self.record().extensions.take()
+    }
+
+    /// For the pool: hands the extensions of a request that it refused to their attempt, if that asked
+    /// for them.
+    pub fn refused(extensions: &mut Extensions) {
+        if extensions.get::<Self>().is_some_and(Self::keeps) {
+            crate::bottom::park(extensions);
+        }
+    }
+
+    pub(crate) fn keeps(&self) -> bool {
+        self.record().keeps
+    }
+
+    pub(crate) fn park(&self, extensions: Extensions) {
+        self.record().extensions = Some(extensions);
+    }
+
     fn record(&self) -> MutexGuard<'_, Record> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,11 +175,11 @@ impl Attempt {
 
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let record = self.record().clone();
+        let record = self.record();
         f.debug_struct("Attempt")
             .field("channel", &record.channel)
             .field("outcome", &record.outcome)
             .field("abandoned", &record.abandoned)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

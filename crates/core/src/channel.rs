@@ -1,10 +1,22 @@
 //! A channel's service with its meter beside it.
 
-use std::task::{Context, Poll};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tower_service::Service;
 
-use crate::{ChannelId, Meter, Place};
+use crate::{ChannelId, Meter, Place, Verdict};
+
+/// One try to warm a new channel, within the time that is given once the probe has reached the
+/// transport.
+pub type WarmUp =
+    Arc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync>;
 
 /// The service of one channel, with the channel's id, place and [`Meter`] beside it.
 ///
@@ -12,11 +24,12 @@ use crate::{ChannelId, Meter, Place};
 /// through the channel's layers. The meter travels beside the service and not inside it, so that boxing
 /// and layers that know nothing of meters can't lose it. With the feature `tower` it is a
 /// `tower::load::Load`, which tower's own balancers read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Metered<S> {
     id: ChannelId,
     place: Place,
     meter: Meter,
+    warm_up: Option<WarmUp>,
     service: S,
 }
 
@@ -34,6 +47,7 @@ impl<S> Metered<S> {
             id,
             place,
             meter,
+            warm_up: None,
             service,
         }
     }
@@ -69,14 +83,40 @@ impl<S> Metered<S> {
             id: self.id,
             place: self.place,
             meter: self.meter,
+            warm_up: self.warm_up,
             service: wrap(self.service),
         }
+    }
+
+    /// The same channel with a probe of one of its layers, which a pool warms it with unless it has a
+    /// probe of its own. The outermost layer that brings one decides.
+    #[must_use]
+    pub fn with_warm_up(mut self, warm_up: WarmUp) -> Self {
+        self.warm_up = Some(warm_up);
+        self
+    }
+
+    /// The probe that a layer brought.
+    #[must_use]
+    pub fn warm_up(&self) -> Option<&WarmUp> {
+        self.warm_up.as_ref()
     }
 
     /// The service alone.
     #[must_use]
     pub fn into_service(self) -> S {
         self.service
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Metered<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metered")
+            .field("id", &self.id)
+            .field("place", &self.place)
+            .field("meter", &self.meter)
+            .field("service", &self.service)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 
-use crate::{BoxError, ChannelId, Meter, Metered, Place};
+use crate::{Bottom, BottomLayer, BoxError, ChannelId, Meter, Metered, Place};
 
 /// Makes channels: async and fallible, called anew for every dial, so that credentials and
 /// certificates can rotate.
@@ -52,7 +52,7 @@ where
     S: 'static,
     E: Into<BoxError>,
 {
-    type Service = S;
+    type Service = Bottom<S>;
     type Future = Dial<Fut>;
 
     fn new_channel(&self, id: ChannelId, place: &Place) -> Self::Future {
@@ -65,7 +65,7 @@ where
 }
 
 pin_project! {
-    /// The dial of a factory that is a closure: gives the bare service its meter.
+    /// The dial of a factory that is a closure: gives the bare service its meter and its bottom.
     #[derive(Debug)]
     pub struct Dial<F> {
         #[pin]
@@ -80,7 +80,7 @@ where
     F: Future<Output = Result<S, E>>,
     E: Into<BoxError>,
 {
-    type Output = Result<Metered<S>, BoxError>;
+    type Output = Result<Metered<Bottom<S>>, BoxError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -90,7 +90,7 @@ where
                 *this.id,
                 this.place.clone(),
                 Meter::new(),
-                service,
+                BottomLayer.layer(service),
             )),
             Err(error) => Err(error.into()),
         })

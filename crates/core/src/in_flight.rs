@@ -7,7 +7,9 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::{BoxError, ChannelLayer, End, Meter, Metered, Observe, Observed, ObservedBody};
+use crate::{
+    BoxError, ChannelLayer, End, Meter, Metered, Observe, Observed, ObservedBody, Probing,
+};
 
 /// Counts the requests of a channel on its meter, from the call to the end of the response body.
 ///
@@ -49,15 +51,19 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        self.meter.enter();
-        let observer = InFlightObserver(self.meter.clone());
+        // A probe is nobody's call.
+        let meter = (!Probing::is_on(request.extensions())).then(|| self.meter.clone());
+        if let Some(meter) = &meter {
+            meter.enter();
+        }
+        let observer = InFlightObserver(meter);
         Observed::new(self.inner.call(request), observer)
     }
 }
 
 /// Takes the request off the meter when its exchange ends.
 #[derive(Debug)]
-pub struct InFlightObserver(Meter);
+pub struct InFlightObserver(Option<Meter>);
 
 impl Observe for InFlightObserver {
     /// Whichever way it ended, the observer goes with it.
@@ -67,6 +73,8 @@ impl Observe for InFlightObserver {
 impl Drop for InFlightObserver {
     // Not in `end`: a service that panics in `call` leaves no exchange that could end.
     fn drop(&mut self) {
-        self.0.release();
+        if let Some(meter) = &self.0 {
+            meter.release();
+        }
     }
 }

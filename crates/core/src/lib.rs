@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod attempt;
+mod bottom;
 mod channel;
 mod clock;
 mod config;
@@ -17,7 +18,8 @@ mod probe;
 mod sync;
 
 pub use attempt::{Abandoned, Attempt, Avoid, Prefer};
-pub use channel::Metered;
+pub use bottom::{Bottom, BottomLayer, Probing, at_bottom};
+pub use channel::{Metered, WarmUp};
 pub use clock::now;
 pub use config::ConfigError;
 pub use cut::{CutSwitch, CutTicket};
@@ -28,7 +30,7 @@ pub use local::{Local, LocalKind};
 pub use meter::{Meter, MeterOwner, Reading, Standing};
 pub use observe::{End, Observe, Observed, ObservedBody};
 pub use outcome::Outcome;
-pub use probe::{Prepared, Probe};
+pub use probe::{Prepared, Probe, Verdict};
 
 /// Any error, as tower passes it between layers.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -33,6 +33,8 @@ struct Cold {
     owners: Vec<Entry>,
     next_key: u64,
     condemned_for: Option<Arc<str>>,
+    /// Why a layer asks for a replacement, until the pool has heard it.
+    replace_for: Option<Arc<str>>,
     bells: Vec<Arc<Notify>>,
     /// Whether the word showed a trial after the last change.
     shows_trial: bool,
@@ -149,6 +151,13 @@ impl Meter {
     #[must_use]
     pub fn condemned_for(&self) -> Option<Arc<str>> {
         self.cold().condemned_for.clone()
+    }
+
+    /// For the pool: why a layer asks for a replacement of this channel, if one has asked since the
+    /// last time.
+    #[must_use]
+    pub fn take_replacement(&self) -> Option<Arc<str>> {
+        self.cold().replace_for.take()
     }
 
     /// Whether both show the same channel.
@@ -290,6 +299,28 @@ impl MeterOwner {
             });
             None
         });
+    }
+
+    /// Asks the pool for another channel in this one's place. The pool makes and warms that one first;
+    /// until then, and if it can't be made, this channel stays. Nothing happens where no pool is.
+    pub fn ask_for_replacement(&self, cause: impl Into<Arc<str>>) {
+        let mut cold = self.meter.cold();
+        cold.replace_for = Some(cause.into());
+        let bells = cold.bells.clone();
+        drop(cold);
+        for bell in bells {
+            bell.notify_waiters();
+        }
+    }
+
+    /// The worst standing that any *other* owner gives the channel. A pool gives its channels
+    /// [`Standing::Shut`] while it warms them and when they drain: then they aren't among those that
+    /// serve.
+    #[must_use]
+    pub fn others(&self) -> Standing {
+        let cold = self.meter.cold();
+        let others = cold.owners.iter().filter(|o| o.key != self.key);
+        others.map(|o| o.standing).max().unwrap_or_default()
     }
 
     fn edit(&self, edit: impl FnOnce(&mut Entry)) {

@@ -1,10 +1,10 @@
 //! A request that asks a channel whether it answers.
 
-use std::{future::Future, pin::Pin};
+use std::{fmt, future::Future, pin::Pin};
 
 use http::Request;
 
-use crate::{BoxError, Place};
+use crate::{BoxError, Outcome, Place};
 
 /// The request of a probe being made.
 pub type Prepared<B> = Pin<Box<dyn Future<Output = Result<Request<B>, BoxError>> + Send>>;
@@ -22,6 +22,28 @@ pub trait Probe: Send + Sync + 'static {
     /// before the probe's deadline begins and may fail; then the probe is not attempted, and says
     /// nothing about the channel.
     fn prepare(&self, place: &Place) -> Prepared<Self::Body>;
+}
+
+/// What came of one probe.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The peer gave a status of any kind, or reset the stream: requests go through.
+    Answered(Outcome),
+    /// It reached the transport, and no status came in time, or the connection went.
+    NoAnswer(Outcome),
+    /// It couldn't be prepared, or didn't reach the transport. It says nothing about the channel.
+    NotAttempted(BoxError),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered(outcome) => write!(f, "answered: {outcome}"),
+            Self::NoAnswer(outcome) => write!(f, "no answer: {outcome}"),
+            Self::NotAttempted(error) => write!(f, "not attempted: {error}"),
+        }
+    }
 }
 
 /// A closure that makes the request at once.

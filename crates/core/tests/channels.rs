@@ -14,7 +14,7 @@ use std::{
 };
 
 use steadfast_core::{
-    BoxError, ChannelId, ChannelLayer, Each, Keep, Meter, Metered, NewChannel, Place,
+    Bottom, BoxError, ChannelId, ChannelLayer, Each, Keep, Meter, Metered, NewChannel, Place,
 };
 use support::Broken;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
@@ -23,7 +23,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
 #[derive(Clone, Debug, Default)]
 struct Echo(Arc<AtomicUsize>);
 
-impl Service<&'static str> for Echo {
+impl Service<http::Request<&'static str>> for Echo {
     type Response = String;
     type Error = Infallible;
     type Future = Ready<Result<String, Infallible>>;
@@ -33,8 +33,8 @@ impl Service<&'static str> for Echo {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: &'static str) -> Self::Future {
-        ready(Ok(request.to_owned()))
+    fn call(&mut self, request: http::Request<&'static str>) -> Self::Future {
+        ready(Ok(request.into_body().to_owned()))
     }
 }
 
@@ -44,10 +44,13 @@ struct Named(&'static str);
 
 impl<S> Layer<S> for Named
 where
-    S: Service<&'static str, Response = String, Error = Infallible> + Clone + Send + 'static,
+    S: Service<http::Request<&'static str>, Response = String, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send,
 {
-    type Service = BoxCloneService<&'static str, String, Infallible>;
+    type Service = BoxCloneService<http::Request<&'static str>, String, Infallible>;
 
     fn layer(&self, inner: S) -> Self::Service {
         let name = self.0;
@@ -69,7 +72,7 @@ impl<S> ChannelLayer<S> for Charges {
     }
 }
 
-fn factory() -> impl NewChannel<Service = Echo> {
+fn factory() -> impl NewChannel<Service = Bottom<Echo>> {
     |_id: ChannelId, _place: Place| async { Ok::<_, Infallible>(Echo::default()) }
 }
 
@@ -99,7 +102,8 @@ async fn a_factory_is_called_at_every_dial() {
     };
     for nth in 0..3 {
         let dial = factory.new_channel(ChannelId::next(), &Place::new("a"));
-        assert_eq!(dial.await.unwrap().service(), &format!("a {nth}"));
+        let made = dial.await.unwrap();
+        assert_eq!(made.service().transport(), &format!("a {nth}"));
     }
     assert_eq!(dials.load(Ordering::SeqCst), 3);
 }
@@ -129,8 +133,14 @@ async fn each_and_keep_carry_the_meter() {
     channel.meter().enter();
     let clone = channel.clone();
     assert_eq!(clone.meter().read().in_flight(), 1);
-    assert_eq!(channel.oneshot("x").await, Ok("outer(inner(x))".to_owned()));
-    assert_eq!(clone.oneshot("y").await, Ok("outer(inner(y))".to_owned()));
+    assert_eq!(
+        channel.oneshot(http::Request::new("x")).await,
+        Ok("outer(inner(x))".to_owned())
+    );
+    assert_eq!(
+        clone.oneshot(http::Request::new("y")).await,
+        Ok("outer(inner(y))".to_owned())
+    );
 }
 
 /// X1: layers that do take the meter all speak on the same one, in any order, with others between.
@@ -206,7 +216,16 @@ async fn a_single_channel_needs_no_factory() {
     assert_eq!(channel.meter().read().charge(), 2);
     let (owner, echo) = channel.into_service();
     let mut channel = Metered::new(echo);
-    assert_eq!(channel.ready().await.unwrap().call("x").await.unwrap(), "x");
+    assert_eq!(
+        channel
+            .ready()
+            .await
+            .unwrap()
+            .call(http::Request::new("x"))
+            .await
+            .unwrap(),
+        "x"
+    );
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     drop(owner);
     assert_ne!(channel.id(), Metered::new(()).id());

@@ -10,6 +10,7 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use steadfast_core::at_bottom;
 use tonic::{
     body::Body,
     transport::{Channel, Error, channel::ResponseFuture as TonicFuture},
@@ -60,7 +61,8 @@ impl Service<Request<Body>> for EgressChannel {
             .map_err(|error| self.handle.0.seen(error))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        at_bottom(request.extensions_mut());
         EgressFuture {
             inner: self.channel.call(request),
             link: Arc::clone(&self.handle.0),

@@ -11,7 +11,7 @@ use http_body::Body;
 use steadfast_classify::Exchange;
 use steadfast_core::{
     Abandoned, Attempt, BoxError, ChannelId, End, Meter, Observe, Observed, ObservedBody, Outcome,
-    now,
+    Probing, now,
 };
 use tokio::time::Instant;
 use tower_service::Service;
@@ -65,6 +65,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let channel = Arc::clone(self.enrolment.channel());
         let observer = PenaltyObserver {
+            probe: Probing::is_on(request.extensions()),
             began: channel.keeps_time().then(now),
             channel,
             exchange: Exchange::new(),
@@ -82,6 +83,8 @@ pub struct PenaltyObserver {
     channel: Arc<Channel>,
     exchange: Exchange,
     attempt: Option<Attempt>,
+    /// A probe of the channel is nobody's call: its outcome charges nothing.
+    probe: bool,
     /// When it began, if that matters.
     began: Option<Instant>,
     /// What was told when the head came.
@@ -91,6 +94,9 @@ pub struct PenaltyObserver {
 
 impl Observe for PenaltyObserver {
     fn head(&mut self, head: &Parts) {
+        if self.probe {
+            return;
+        }
         self.told = self.exchange.head(head);
         if let Some(outcome) = self.told {
             self.counted = self.channel.judge(outcome);
@@ -102,6 +108,9 @@ impl Observe for PenaltyObserver {
     }
 
     fn end(self, end: End<'_>) {
+        if self.probe {
+            return;
+        }
         let abandoned = || self.attempt.as_ref().and_then(Attempt::abandoned);
         let outcome = match self.exchange.end(&end) {
             Outcome::Dropped if abandoned() == Some(Abandoned::GapTimeout) => Outcome::GapTimeout,

@@ -14,7 +14,7 @@ use std::{
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use steadfast_core::{Abandoned, Attempt, BoxError, Local, LocalKind, Outcome};
+use steadfast_core::{Abandoned, Attempt, BoxError, Local, LocalKind, Outcome, Probing};
 use steadfast_penalty::{PenaltyConfig, PenaltyWindowLayer, is_failure};
 use steadfast_testkit::body::{BodyScript, ScriptBody};
 use support::{Reply, flat, grpc, head, scripted, trailers_only, whole};
@@ -178,6 +178,27 @@ async fn counts_at_the_head() {
         drop(response);
         assert_eq!(layer.snapshot()[0].1.failures, 1);
     }
+}
+
+/// S2: the outcome of a probe charges nothing, whatever it is.
+#[tokio::test(start_paused = true)]
+async fn probes_say_nothing() {
+    let layer = flat();
+    let mut service = layer.layer(scripted(|| trailers_only(14)));
+    for probe in [true, false] {
+        let mut request = Request::new(());
+        if probe {
+            request.extensions_mut().insert(Probing::new());
+        }
+        let response = service.call(request).await.unwrap();
+        let _ = response.into_body().collect().await;
+        assert_eq!(layer.snapshot().is_empty(), probe);
+    }
+    let mut service = layer.layer(scripted(|| Err(io_error().into())));
+    let mut request = Request::new(());
+    request.extensions_mut().insert(Probing::new());
+    assert!(service.call(request).await.is_err());
+    assert_eq!(service.meter().read().charge(), 0);
 }
 
 /// P2: a caller that goes away, before the head and in the body.

@@ -15,8 +15,9 @@ pub use steadfast_balance::{
 };
 pub use steadfast_classify as classify;
 pub use steadfast_core::{
-    Abandoned, Attempt, Avoid, BoxError, ChannelId, ChannelLayer, ConfigError, Each, InFlightLayer,
-    Keep, Local, LocalKind, Meter, Metered, NewChannel, Outcome, Place, Prefer, Probe, Standing,
+    Abandoned, Attempt, Avoid, Bottom, BottomLayer, BoxError, ChannelId, ChannelLayer, ConfigError,
+    Each, InFlightLayer, Keep, Local, LocalKind, Meter, Metered, NewChannel, Outcome, Place,
+    Prefer, Probe, Probing, Standing, Verdict,
 };
 pub use steadfast_egress::{Egress, EgressChannel, EgressConfig, Keepalive};
 pub use steadfast_penalty::{

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use steadfast_classify::deepest_cause;
-use steadfast_core::{ChannelId, Metered, Place, now};
+use steadfast_core::{ChannelId, MeterOwner, Metered, Place, Standing, now};
 use tokio::{
     task::{AbortHandle, JoinError},
     time::timeout,
@@ -39,8 +39,11 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
                 Err(_) => return (id, Err(DialTimeout(budget).into())),
             };
             let left = budget.saturating_sub(now() - began);
+            // Not among those that serve until it joins.
+            let owner = made.meter().owner();
+            owner.set_standing(Standing::Shut);
             let warmed = warm_up.warm(made.clone(), left).await;
-            (id, warmed.map(|()| made))
+            (id, warmed.map(|()| (made, owner)))
         });
         self.running.insert(id, (task, place));
     }
@@ -76,7 +79,7 @@ impl<S: Clone + Send + Sync + 'static> Keeper<S> {
         }
     }
 
-    fn on_dialled(&mut self, id: ChannelId, made: Metered<S>, place: Place) {
+    fn on_dialled(&mut self, id: ChannelId, made: (Metered<S>, MeterOwner), place: Place) {
         if self.plan.on_dialled(id, now()) {
             tracing::info!(pool = self.pool, channel = %id, %place, "channel ready");
             self.last_failure = None;

@@ -40,6 +40,7 @@ impl Plan {
             dial: Dial::Idle,
             failures: 0,
             failed_last: false,
+            asked: false,
         };
         slot.dial_now(&mut self.actions);
         self.slots.push(slot);

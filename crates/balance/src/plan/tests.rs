@@ -493,6 +493,34 @@ fn a_failed_replacement_leaves_the_old_one() {
     assert_eq!(pool.drained, [(old, Why::Replaced)]);
 }
 
+/// B6, S5: a replacement that a layer asks for is dialled once; after a failure the layer asks again.
+#[test]
+fn a_replacement_that_was_asked_for() {
+    let mut pool = Pool::new(BalanceConfig::fixed(2), &["a"]);
+    let (old, other) = (pool.dialled(0), pool.dialled(0));
+    assert!(pool.plan.on_replacement_asked(old));
+    assert!(!pool.plan.on_replacement_asked(old), "a dial is under way");
+    pool.act();
+    assert_eq!((pool.dialling.len(), pool.plan.is_hopeful()), (1, true));
+    pool.dial_fails(0);
+    assert_eq!(pool.plan.next_deadline(), None, "not by itself");
+    pool.pass(10 * MINUTE);
+    assert!(pool.dialling.is_empty() && pool.drained.is_empty());
+    assert!(pool.plan.on_replacement_asked(old));
+    pool.act();
+    pool.dialled(0);
+    assert_eq!(pool.drained, [(old, Why::Replaced)]);
+    assert!(!pool.plan.on_replacement_asked(old), "it has left");
+    // A channel that is lost while its replacement is dialled: the dial is the slot's own now.
+    assert!(pool.plan.on_replacement_asked(other));
+    pool.act();
+    pool.condemn(other);
+    pool.dial_fails(0);
+    assert!(pool.plan.next_deadline().is_some());
+    pool.pass(2 * SECOND);
+    assert_eq!(pool.dialling.len(), 1);
+}
+
 /// B12: when a place comes to a running pool, channels move to it one at a time, the new one first.
 #[test]
 fn channels_move_to_a_new_place() {

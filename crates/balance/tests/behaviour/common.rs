@@ -124,7 +124,7 @@ impl Net {
         self.state.lock().unwrap().timeouts.clone()
     }
 
-    async fn dial(self, id: ChannelId, place: Place) -> Result<TestChannel, BoxError> {
+    async fn dial(self, id: ChannelId, place: Place) -> Result<RawChannel, BoxError> {
         let dial = {
             let mut state = self.state.lock().unwrap();
             state.dialled.push(place.to_string());
@@ -137,7 +137,7 @@ impl Net {
             Dial::Hangs => std::future::pending().await,
             Dial::Panics => panic!("this place panics"),
         }
-        Ok(TestChannel {
+        Ok(RawChannel {
             net: self.clone(),
             id,
             _alive: Alive::new(&self.alive),
@@ -158,7 +158,7 @@ impl Net {
     ) -> impl Fn(
         ChannelId,
         Place,
-    ) -> Pin<Box<dyn Future<Output = Result<TestChannel, BoxError>> + Send>>
+    ) -> Pin<Box<dyn Future<Output = Result<RawChannel, BoxError>> + Send>>
     + Send
     + Sync
     + 'static
@@ -210,8 +210,11 @@ impl Drop for Alive {
     }
 }
 
+/// What the pool's factory makes of a [`RawChannel`].
+pub type TestChannel = steadfast_core::Bottom<RawChannel>;
+
 #[derive(Clone)]
-pub struct TestChannel {
+pub struct RawChannel {
     net: Net,
     id: ChannelId,
     _alive: Alive,
@@ -224,7 +227,7 @@ pub fn request(path: &'static str) -> Request<()> {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<TestBody>, BoxError>> + Send>>;
 
-impl Service<Request<()>> for TestChannel {
+impl Service<Request<()>> for RawChannel {
     type Response = Response<TestBody>;
     type Error = BoxError;
     type Future = Answer;

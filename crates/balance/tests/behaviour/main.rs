@@ -10,4 +10,5 @@ mod growth;
 mod in_flight;
 mod life;
 mod observe;
+mod replace;
 mod waiting;
