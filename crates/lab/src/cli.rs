@@ -37,7 +37,7 @@ enum Command {
     BenchServers,
     /// One embedded server, told what to do on standard input.
     #[command(hide = true)]
-    Serve(Filling),
+    Serve(Serve),
     /// One fault proxy, told what to do on standard input.
     #[command(hide = true)]
     Proxy(Front),
@@ -46,7 +46,7 @@ enum Command {
     Contend,
 }
 
-/// Compare the contenders on the same reads, fault by fault (two and a half minutes by default).
+/// Compare the contenders on the same reads, fault by fault (five minutes by default).
 ///
 /// Four BigTable servers are started and filled with the same rows. Three contenders read from
 /// them in turn, each in a process of its own and with its library's defaults:
@@ -67,8 +67,13 @@ enum Command {
 ///   frozen      one of the servers stops, with its connections open
 ///   failing     one of the servers fails every call at once
 ///   slow        one of the connections is about four times slower
+///   freeze      nothing moves on one of the connections for 10 s
+///   mute        one of the connections answers PINGs and no calls
+///   goaway      all servers tell their clients to go away, every 2 s
+///   restart     one of the servers is killed and started again
 ///
-/// frozen and failing hit the server that the contender connected to first, slow hits its first connection.
+/// frozen, failing and restart hit the server that the contender connected to first; slow, freeze
+/// and mute hit its first connection.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_long_help = COLUMNS)]
 struct Demo {
@@ -116,6 +121,15 @@ struct Filling {
 }
 
 #[derive(Debug, Args)]
+struct Serve {
+    /// The port to listen on; 0 is a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    #[command(flatten)]
+    filling: Filling,
+}
+
+#[derive(Debug, Args)]
 struct Front {
     #[arg(long, required_unless_present = "emulator")]
     upstream: Option<String>,
@@ -132,10 +146,15 @@ Columns (the names in --json in brackets):
   p50 … worst latency from the scheduled arrival to the last row, in ms; about 1 ms of it is the
               timer's. A read still open at the end counts with its age, an error doesn't count
               (p50_ms, p99_ms, p999_ms, worst_ms)
+  worst wait  the longest that a caller waited for the head of an answer or for its next message,
+              in ms, failed and unfinished reads included (worst_wait_ms)
   over 1 s    reads that took, or had been open for, more than a second (over_1s); over 10 s
               likewise, given from --seconds 10 on (over_10s)
   errors      reads that failed, or brought too few rows (errors)
   unfinished  reads still open half a second after the last arrival (unfinished)
+  failed locally, retried, quarantined
+              requests that the contender's own layers ended, and sent again, and channels that they
+              took out of service (failed_locally, retried, quarantined)
   bad share   of the calls since the fault began, how many reached the faulty server, counted
               there (bad_share, 0 to 1)
   channels    connections at the end (channels)
@@ -157,7 +176,7 @@ impl Arguments {
             Command::Demo(demo) => return demo.run().await,
             Command::Bench(bench) => bench.run().await?,
             Command::BenchServers => bench::serve().await?,
-            Command::Serve(filling) => serve(filling.rows()).await?,
+            Command::Serve(served) => serve(served.filling.rows(), served.port).await?,
             Command::Proxy(front) => proxy(front.upstream()?, front.filling.rows()).await?,
             Command::Contend => contend().await?,
         }
@@ -181,6 +200,10 @@ impl Demo {
                     Fault::Frozen,
                     Fault::Failing,
                     Fault::Slow,
+                    Fault::Freeze,
+                    Fault::Mute,
+                    Fault::Goaway,
+                    Fault::Restart,
                 ],
             ),
             contenders: chosen(

@@ -48,8 +48,17 @@ pub(crate) enum Outcome {
 pub(crate) struct Measured {
     pub(crate) summary: Summary,
     pub(crate) channels: usize,
+    pub(crate) counts: Option<Counts>,
     pub(crate) cpu_s: f64,
     pub(crate) rss_mib: f64,
+}
+
+/// What a contender's layers did by themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) failed_locally: u64,
+    pub(crate) retried: u64,
+    pub(crate) quarantined: u64,
 }
 
 /// Does one job. Afterwards it stays, with its calls still open, until the lab closes its standard input: the lab counts meanwhile what had reached
@@ -65,11 +74,11 @@ pub(crate) async fn contend() -> Result<()> {
     match job.contender {
         Contender::Channel => {
             let client = contender::channel(&job.places).await;
-            run(&mut orders, &job, client, || 1).await
+            run(&mut orders, &job, client, || 1, || None).await
         }
         Contender::TonicBalance => {
             let client = contender::tonic_balance(&job.places).await;
-            run(&mut orders, &job, client, || contender::BALANCE).await
+            run(&mut orders, &job, client, || contender::BALANCE, || None).await
         }
         Contender::Pool => contender::with_pool(&mut orders, &job).await,
     }
@@ -81,6 +90,7 @@ pub(crate) async fn run<T: Transport>(
     job: &Job,
     client: Result<BigtableClient<T>>,
     channels: impl Fn() -> usize,
+    counts: impl Fn() -> Option<Counts>,
 ) -> Result<()> {
     let client = match client {
         Ok(client) => client,
@@ -111,6 +121,7 @@ pub(crate) async fn run<T: Transport>(
         Outcome::Load(Measured {
             summary,
             channels: channels(),
+            counts: counts(),
             cpu_s: cpu_seconds()? - before,
             rss_mib: peak_memory().await?,
         })

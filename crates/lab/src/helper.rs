@@ -126,6 +126,13 @@ impl Helper {
         }
     }
 
+    /// Kills it, and waits until it is gone.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        let killed = self.child.kill().await;
+        killed
+            .map_err(|error| Error::because(format!("can't kill the {} process", self.name), error))
+    }
+
     /// Stops it as it stands, or lets it go on.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         signal_to(&self.child, signal)

@@ -7,7 +7,7 @@ use steadfast_lab::demo::{self, Fault, JsonFile, Options, Report};
 use steadfast_lab::places::Servers;
 use steadfast_lab::rows::Rows;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 20] = [
     "fault",
     "contender",
     "offered_rps",
@@ -16,6 +16,10 @@ const KEYS: [&str; 16] = [
     "p99_ms",
     "p999_ms",
     "worst_ms",
+    "worst_wait_ms",
+    "failed_locally",
+    "retried",
+    "quarantined",
     "over_1s",
     "over_10s",
     "errors",
@@ -112,6 +116,32 @@ async fn a_failing_server_answers_with_errors_and_what_cannot_be_shown_is_skippe
     let channel = &report.rows[0];
     assert!(channel.errors > 60 && channel.unfinished == 0, "{report}");
     assert!(report.to_string().contains("--rows"), "{report}");
+}
+
+#[tokio::test]
+async fn what_is_done_to_one_connection_and_to_all_shows() {
+    let faults = [Fault::Freeze, Fault::Mute, Fault::Goaway, Fault::Restart];
+    let options = Options {
+        contenders: vec![Contender::Channel],
+        seconds: 2.5,
+        ..options(&faults)
+    };
+    let report = report(&options).await;
+    let [freeze, mute, goaway, restart] = &report.rows[..] else {
+        panic!("{report}")
+    };
+    for silent in [freeze, mute] {
+        assert!(silent.unfinished > 150, "{report}");
+        assert!(silent.worst_wait_ms > 1_900.0, "{report}");
+    }
+    assert_eq!(goaway.unfinished, 0, "clients connect again: {report}");
+    assert!(goaway.errors < 10 && goaway.rps > 80.0, "{report}");
+    assert!(restart.errors > 50, "while it is away: {report}");
+    assert!(
+        restart.rps > 50.0,
+        "a plain channel dials again by itself: {report}"
+    );
+    assert!(report.rows.iter().all(|row| row.bad_share.is_none()));
 }
 
 #[tokio::test]

@@ -20,6 +20,14 @@ pub enum Fault {
     Failing,
     /// One connection is about four times slower than the others.
     Slow,
+    /// Nothing moves on one connection for ten seconds.
+    Freeze,
+    /// One connection acknowledges PINGs and answers no call.
+    Mute,
+    /// Every server tells its clients to go away, again and again.
+    Goaway,
+    /// One server is killed and started again.
+    Restart,
 }
 
 impl Fault {
@@ -31,6 +39,10 @@ impl Fault {
             Self::Frozen => "frozen",
             Self::Failing => "failing",
             Self::Slow => "slow",
+            Self::Freeze => "freeze",
+            Self::Mute => "mute",
+            Self::Goaway => "goaway",
+            Self::Restart => "restart",
         }
     }
 
@@ -53,6 +65,18 @@ impl Fault {
             Self::Slow => {
                 "on the connection that was made first every answer comes 3 ms later, about four times as late as on the others"
             }
+            Self::Freeze => {
+                "nothing moves on the connection that was made first, for 10 s or to the end of the load; its server and all other connections are well"
+            }
+            Self::Mute => {
+                "on the connection that was made first PINGs are answered and calls are not, to the end of the load"
+            }
+            Self::Goaway => {
+                "every two seconds all servers tell the clients of all their connections to go away, let open calls end and take new connections"
+            }
+            Self::Restart => {
+                "the server that was connected to first is killed, and started again a second later"
+            }
         }
     }
 
@@ -63,13 +87,20 @@ impl Fault {
             Self::Frozen => Some(Break::Freeze),
             Self::Failing => Some(Break::Fail),
             Self::Slow => Some(Break::Slow),
+            Self::Freeze => Some(Break::FreezeOne),
+            Self::Mute => Some(Break::Mute),
+            Self::Goaway => Some(Break::Goaway),
+            Self::Restart => Some(Break::Restart),
         }
     }
 
     /// Why it can't be shown with so many servers and rows, if it can't.
-    pub(crate) fn unfit(self, servers: usize, rows: u32) -> Option<String> {
+    pub(crate) fn unfit(self, servers: usize, rows: u32, embedded: bool) -> Option<String> {
         match self {
-            Self::Frozen | Self::Failing if servers < 2 => Some(format!(
+            Self::Goaway if !embedded => Some(
+                "a proxy can't send GOAWAY in its server's name; it is shown with --server embedded".to_owned(),
+            ),
+            Self::Frozen | Self::Failing | Self::Restart if servers < 2 => Some(format!(
                 "it needs a second server to go on with, and there is {servers}; list more with --server"
             )),
             Self::LazyScans if rows < LAZY_ROWS => Some(format!(
@@ -88,15 +119,17 @@ mod tests {
     fn a_fault_that_cannot_be_shown_says_what_to_do() {
         assert!(
             Fault::Frozen
-                .unfit(1, 5000)
+                .unfit(1, 5000, true)
                 .is_some_and(|reason| reason.contains("--server"))
         );
         assert!(
             Fault::LazyScans
-                .unfit(4, 100)
+                .unfit(4, 100, true)
                 .is_some_and(|reason| reason.contains("--rows"))
         );
-        assert_eq!(Fault::None.unfit(1, 100), None);
-        assert_eq!(Fault::Failing.unfit(4, 5000), None);
+        assert_eq!(Fault::None.unfit(1, 100, false), None);
+        assert_eq!(Fault::Failing.unfit(4, 5000, false), None);
+        assert!(Fault::Goaway.unfit(4, 5000, false).is_some());
+        assert_eq!(Fault::Goaway.unfit(4, 5000, true), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::error::Result;
@@ -11,6 +12,11 @@ use crate::server::process::Seen;
 
 /// How long calls that a stopped server finds in its sockets may take to be counted once it goes on.
 const SETTLING: Duration = Duration::from_secs(1);
+
+/// How long one connection stays frozen.
+const FROZEN: Duration = Duration::from_secs(10);
+/// How often all clients are told to go away.
+const GOAWAY_EVERY: Duration = Duration::from_secs(2);
 
 /// The place whose first connection since the mark is the oldest.
 pub(super) async fn first_connected(places: &mut [Place]) -> Result<usize> {
@@ -23,11 +29,13 @@ pub(super) async fn first_connected(places: &mut [Place]) -> Result<usize> {
     Ok(first.1)
 }
 
-/// Breaks a server at its time, and says what had reached each server by then.
+/// Breaks a server at its time, and says what had reached each server by then. A fault that lasts a while is ended, and one that comes again and
+/// again repeated, until `over` says that the load is.
 pub(super) async fn inflicted(
     bad: Option<(Break, usize)>,
     places: &mut [Place],
     after: f64,
+    over: watch::Receiver<bool>,
 ) -> Result<Option<Vec<Seen>>> {
     let Some((fault, index)) = bad else {
         return Ok(None);
@@ -37,8 +45,36 @@ pub(super) async fn inflicted(
     for place in &mut *places {
         before.push(place.seen().await?);
     }
-    places[index].inflict(fault).await?;
+    match fault {
+        Break::Goaway => {
+            again_and_again(places, over).await?;
+        }
+        Break::FreezeOne => {
+            places[index].inflict(fault).await?;
+            if lasts(FROZEN, over).await {
+                places[index].heal().await?;
+            }
+        }
+        _ => places[index].inflict(fault).await?,
+    }
     Ok(Some(before))
+}
+
+/// Between two orders and not within one: an answer that nobody reads would be taken for the next order's.
+async fn again_and_again(places: &mut [Place], over: watch::Receiver<bool>) -> Result<()> {
+    loop {
+        for place in &mut *places {
+            place.inflict(Break::Goaway).await?;
+        }
+        if !lasts(GOAWAY_EVERY, over.clone()).await {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits, and says whether the load goes on.
+async fn lasts(time: Duration, mut over: watch::Receiver<bool>) -> bool {
+    timeout(time, over.wait_for(|over| *over)).await.is_err()
 }
 
 /// Mends the server, waits until it has counted what it found in its sockets, and says which share of the calls since the fault it got.

@@ -36,7 +36,7 @@ pub struct Report {
     pub interrupted: bool,
 }
 
-const HEADINGS: [&str; 15] = [
+const HEADINGS: [&str; 19] = [
     "contender",
     "offered/s",
     "read/s",
@@ -44,10 +44,14 @@ const HEADINGS: [&str; 15] = [
     "p99 ms",
     "p99.9 ms",
     "worst ms",
+    "worst wait ms",
     "over 1 s",
     "over 10 s",
     "errors",
     "unfinished",
+    "failed locally",
+    "retried",
+    "quarantined",
     "bad share",
     "channels",
     "CPU s",
@@ -111,6 +115,8 @@ impl Report {
 fn cells(row: &Row) -> Vec<String> {
     let shown =
         |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
+    let counted =
+        |value: Option<u64>| value.map_or_else(|| "–".to_owned(), |count| count.to_string());
     vec![
         row.contender.name().to_owned(),
         format!("{:.0}", row.offered_rps),
@@ -119,11 +125,14 @@ fn cells(row: &Row) -> Vec<String> {
         shown(row.p99_ms),
         shown(row.p999_ms),
         shown(row.worst_ms),
+        format!("{:.1}", row.worst_wait_ms),
         row.over_1s.to_string(),
-        row.over_10s
-            .map_or_else(|| "–".to_owned(), |count| count.to_string()),
+        counted(row.over_10s),
         row.errors.to_string(),
         row.unfinished.to_string(),
+        counted(row.failed_locally),
+        counted(row.retried),
+        counted(row.quarantined),
         row.bad_share
             .map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0)),
         row.channels.to_string(),

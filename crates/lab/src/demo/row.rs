@@ -25,6 +25,8 @@ pub struct Row {
     pub p999_ms: Option<f64>,
     /// The longest.
     pub worst_ms: Option<f64>,
+    /// The longest that a caller waited for the head of an answer, or for its next message, failed and unfinished reads included.
+    pub worst_wait_ms: f64,
     /// Reads that took, or had been open for, more than a second.
     pub over_1s: u64,
     /// The same for ten seconds; null when the load is too short for a read to get that old.
@@ -33,6 +35,12 @@ pub struct Row {
     pub errors: u64,
     /// Reads still open at the end, which count in the latencies with their age.
     pub unfinished: u64,
+    /// Requests that a layer of the contender ended or refused by itself; null for contenders that have none.
+    pub failed_locally: Option<u64>,
+    /// Requests that were sent again.
+    pub retried: Option<u64>,
+    /// Channels that were put in quarantine.
+    pub quarantined: Option<u64>,
     /// Of the calls since the fault began, the share that reached the faulty server; null when no server is faulty, or none was called.
     pub bad_share: Option<f64>,
     /// Connections at the end.
@@ -62,10 +70,14 @@ impl Row {
             p99_ms: summary.p99_ms.map(rounded),
             p999_ms: summary.p999_ms.map(rounded),
             worst_ms: summary.worst_ms.map(rounded),
+            worst_wait_ms: rounded(summary.worst_wait_ms),
             over_1s: summary.over_1s,
             over_10s: (seconds >= 10.0).then_some(summary.over_10s),
             errors: summary.errors,
             unfinished: summary.unfinished,
+            failed_locally: measured.counts.map(|counts| counts.failed_locally),
+            retried: measured.counts.map(|counts| counts.retried),
+            quarantined: measured.counts.map(|counts| counts.quarantined),
             bad_share: bad_share.map(|share| (share * 10_000.0).round() / 10_000.0),
             channels: measured.channels,
             cpu_s: rounded(measured.cpu_s),
@@ -89,6 +101,7 @@ mod tests {
         let measured = Measured {
             summary,
             channels: 4,
+            counts: None,
             cpu_s: 0.123_456,
             rss_mib: 12.0,
         };

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::watch;
 use tokio::time::interval;
 
 use super::inflict::{first_connected, healed, inflicted};
@@ -13,7 +14,7 @@ use crate::contend::{Job, Measured, Opened, Outcome};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::helper::{Helper, OnDrop};
-use crate::places::{self, Break, Place};
+use crate::places::{self, Break, Place, Servers};
 
 /// Seconds of closed loop that find out what a plain channel can do.
 const CAPACITY_SECONDS: f64 = 1.5;
@@ -78,7 +79,8 @@ async fn all(
         }
     };
     for &fault in &options.faults {
-        if let Some(reason) = fault.unfit(places.len(), options.rows.count) {
+        let embedded = options.servers == Servers::Embedded;
+        if let Some(reason) = fault.unfit(places.len(), options.rows.count, embedded) {
             report.skipped.push(Skipped {
                 fault,
                 contender: None,
@@ -185,15 +187,19 @@ impl Run<'_> {
             ));
         }
         helper.tell("go").await?;
-        let (measured, before) = tokio::try_join!(
-            loaded(&mut helper, progress),
-            inflicted(bad, places, self.options.seconds * FAULT_BEGINS)
-        )?;
+        let (over, is_over) = watch::channel(false);
+        let load = async {
+            let measured = loaded(&mut helper, progress).await;
+            over.send_replace(true);
+            measured
+        };
+        let begins = self.options.seconds * FAULT_BEGINS;
+        let (measured, before) = tokio::try_join!(load, inflicted(bad, places, begins, is_over))?;
         let share = match (bad, before) {
             (Some((fault, index)), Some(before)) => {
                 let share = healed(places, index, &before).await?;
-                // It is a connection that was slow, and servers count only their own calls.
-                share.filter(|_| fault != Break::Slow)
+                // Servers count only their own calls: of a connection's fault, or of all, they can't tell.
+                share.filter(|_| matches!(fault, Break::Freeze | Break::Fail))
             }
             _ => None,
         };

@@ -16,13 +16,22 @@ const LONGEST: u64 = 24 * 3600 * 1_000_000;
 /// The books of one load.
 #[derive(Debug)]
 pub struct Ledger {
-    open: BTreeMap<u64, Instant>,
+    open: BTreeMap<u64, Open>,
     next: u64,
     micros: Histogram<u64>,
     answered: u64,
     errors: u64,
     over_1s: u64,
     over_10s: u64,
+    worst_wait: Duration,
+}
+
+/// An open read.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    scheduled: Instant,
+    /// Since when its caller waits: its arrival, or the last message.
+    waits: Instant,
 }
 
 /// The books, closed.
@@ -46,6 +55,9 @@ pub struct Summary {
     pub over_1s: u64,
     /// The same for ten seconds.
     pub over_10s: u64,
+    /// The longest that a caller waited for the head of an answer, or for its next message, or still waits; failed
+    /// reads count too.
+    pub worst_wait_ms: f64,
 }
 
 impl Default for Ledger {
@@ -60,6 +72,7 @@ impl Default for Ledger {
             errors: 0,
             over_1s: 0,
             over_10s: 0,
+            worst_wait: Duration::ZERO,
         }
     }
 }
@@ -69,20 +82,32 @@ impl Ledger {
     pub fn arrive(&mut self, scheduled: Instant) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.open.insert(number, scheduled);
+        let waits = scheduled;
+        self.open.insert(number, Open { scheduled, waits });
         number
+    }
+
+    /// Something of its answer came: the head, a message.
+    pub fn received(&mut self, number: u64, now: Instant) {
+        if let Some(read) = self.open.get_mut(&number) {
+            let waited = now.saturating_duration_since(read.waits);
+            read.waits = now;
+            self.worst_wait = self.worst_wait.max(waited);
+        }
     }
 
     /// Closes a read that was answered in full.
     pub fn answered(&mut self, number: u64, now: Instant) {
-        if let Some(scheduled) = self.open.remove(&number) {
+        self.received(number, now);
+        if let Some(read) = self.open.remove(&number) {
             self.answered += 1;
-            self.record(now.saturating_duration_since(scheduled));
+            self.record(now.saturating_duration_since(read.scheduled));
         }
     }
 
     /// Closes a read that failed.
-    pub fn failed(&mut self, number: u64) {
+    pub fn failed(&mut self, number: u64, now: Instant) {
+        self.received(number, now);
         self.errors += u64::from(self.open.remove(&number).is_some());
     }
 
@@ -98,9 +123,13 @@ impl Ledger {
 
     /// Counts what is open with its age and closes the books; reads that end later no longer count.
     pub fn close(&mut self, now: Instant) -> Summary {
+        let numbers: Vec<u64> = self.open.keys().copied().collect();
+        numbers
+            .into_iter()
+            .for_each(|number| self.received(number, now));
         let open = std::mem::take(&mut self.open);
-        for scheduled in open.values() {
-            self.record(now.saturating_duration_since(*scheduled));
+        for read in open.values() {
+            self.record(now.saturating_duration_since(read.scheduled));
         }
         let quantile = |q: f64| {
             (!self.micros.is_empty()).then(|| milliseconds(self.micros.value_at_quantile(q)))
@@ -115,6 +144,7 @@ impl Ledger {
             worst_ms: quantile(1.0),
             over_1s: self.over_1s,
             over_10s: self.over_10s,
+            worst_wait_ms: self.worst_wait.as_secs_f64() * 1000.0,
         }
     }
 
@@ -175,14 +205,36 @@ mod tests {
         let start = clock::now();
         let mut ledger = Ledger::default();
         let number = ledger.arrive(start);
-        ledger.failed(number);
-        ledger.failed(number);
+        ledger.failed(number, start);
+        ledger.failed(number, start);
         let summary = ledger.close(start + Duration::from_secs(5));
         assert_eq!(
             (summary.errors, summary.unfinished, summary.over_1s),
             (1, 0, 0)
         );
         assert_eq!(summary.p50_ms, None);
+    }
+
+    #[test]
+    fn the_longest_wait_is_between_two_messages() {
+        let start = clock::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut ledger = Ledger::default();
+        let steady = ledger.arrive(start);
+        let silent = ledger.arrive(start);
+        for second in 1..=5 {
+            ledger.received(steady, at(second * 1000));
+        }
+        ledger.answered(steady, at(5500));
+        ledger.received(silent, at(100));
+        ledger.failed(silent, at(2400));
+        let left = ledger.arrive(at(4000));
+        ledger.received(left, at(4500));
+        let summary = ledger.close(at(6000));
+        assert!((summary.worst_wait_ms - 2300.0).abs() < 1.0, "{summary:?}");
+        let mut ledger = Ledger::default();
+        ledger.arrive(start);
+        assert!((ledger.close(at(9000)).worst_wait_ms - 9000.0).abs() < 1.0);
     }
 
     #[test]

@@ -100,9 +100,9 @@ pub(crate) async fn capacity<T: Transport>(client: BigtableClient<T>, plan: Plan
                     break;
                 }
                 match arrival.read {
-                    Read::Point(row) => read(client.clone(), rows::point(row), 1).await?,
+                    Read::Point(row) => read(client.clone(), rows::point(row), 1, || {}).await?,
                     Read::Scan(row) | Read::LazyScan(row) => {
-                        read(client.clone(), rows::scan(row, SCAN_ROWS), SCAN_ROWS).await?
+                        read(client.clone(), rows::scan(row, SCAN_ROWS), SCAN_ROWS, || {}).await?
                     }
                 }
                 done += 1;
@@ -133,11 +133,14 @@ async fn measured<T: Transport>(
     number: u64,
     ledger: Arc<Mutex<Ledger>>,
 ) {
-    let result = read(client, request, rows).await;
+    let result = read(client, request, rows, || {
+        books(&ledger).received(number, clock::now());
+    })
+    .await;
     let now = clock::now();
     match result {
         Ok(()) => books(&ledger).answered(number, now),
-        Err(_) => books(&ledger).failed(number),
+        Err(_) => books(&ledger).failed(number, now),
     }
 }
 
@@ -145,9 +148,11 @@ async fn read<T: Transport>(
     mut client: BigtableClient<T>,
     request: ReadRowsRequest,
     rows: u32,
+    received: impl Fn(),
 ) -> Result<(), Status> {
     let stream = client.read_rows(request).await?.into_inner();
-    read_all(stream, rows).await
+    received();
+    read_all(stream, rows, received).await
 }
 
 /// A scan whose caller does something else before it reads. It isn't measured, as it is slow by its own choice, but its errors are counted.
@@ -162,7 +167,7 @@ async fn read_late<T: Transport>(
             .await?
             .into_inner();
         sleep(LAZY_PAUSE).await;
-        read_all(stream, LAZY_ROWS).await
+        read_all(stream, LAZY_ROWS, || {}).await
     };
     if late.await.is_err() {
         books(&ledger).failed_unmeasured();
@@ -170,9 +175,14 @@ async fn read_late<T: Transport>(
 }
 
 /// Reads to the end and checks that all rows came.
-async fn read_all(mut stream: Streaming<ReadRowsResponse>, rows: u32) -> Result<(), Status> {
+async fn read_all(
+    mut stream: Streaming<ReadRowsResponse>,
+    rows: u32,
+    received: impl Fn(),
+) -> Result<(), Status> {
     let mut committed = 0;
     while let Some(message) = stream.message().await? {
+        received();
         committed += message
             .chunks
             .iter()

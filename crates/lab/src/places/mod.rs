@@ -6,8 +6,10 @@ pub(crate) mod proxy;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use tokio::time::sleep;
 
 use crate::error::{Error, Result};
 use crate::helper::{Helper, OnDrop};
@@ -37,7 +39,18 @@ pub(crate) enum Break {
     Fail,
     /// The connection that was made first since the mark answers later.
     Slow,
+    /// Nothing moves on that connection.
+    FreezeOne,
+    /// That connection's calls aren't answered, its PINGs are.
+    Mute,
+    /// All its clients are told to go away.
+    Goaway,
+    /// It is killed, and started again a moment later.
+    Restart,
 }
+
+/// How long a killed server stays away.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// One server.
 #[derive(Debug)]
@@ -45,9 +58,16 @@ pub(crate) struct Place {
     helper: Helper,
     /// Where contenders connect to, as `http://host:port`.
     pub(crate) address: String,
-    /// Whether the helper is the server itself, and not a proxy in front of it.
-    is_server: bool,
+    /// What the helper was started with, if it is the server itself and not a proxy in front of it.
+    server: Option<Served>,
     frozen: bool,
+}
+
+/// How a server's process is started again.
+#[derive(Debug)]
+struct Served {
+    program: PathBuf,
+    arguments: Vec<OsString>,
 }
 
 /// Starts all servers and fills them with the rows.
@@ -97,10 +117,17 @@ pub(crate) async fn start(
     let mut places = Vec::with_capacity(helpers.len());
     for mut helper in helpers {
         let Listening { address } = helper.hear().await?;
+        let server = is_server.then(|| {
+            let port = ["--port".into(), address.port().to_string().into()];
+            Served {
+                program: program.to_owned(),
+                arguments: [&common[..], &port].concat(),
+            }
+        });
         places.push(Place {
             helper,
             address: format!("http://{address}"),
-            is_server,
+            server,
             frozen: false,
         });
     }
@@ -121,14 +148,32 @@ impl Place {
     /// Breaks it.
     pub(crate) async fn inflict(&mut self, fault: Break) -> Result<()> {
         match fault {
-            Break::Freeze if self.is_server => {
+            Break::Freeze if self.server.is_some() => {
                 self.frozen = true;
                 self.helper.signal(Signal::SIGSTOP)
             }
             Break::Freeze => self.helper.ask::<Seen>("freeze").await.map(drop),
             Break::Fail => self.helper.ask::<Seen>("fail").await.map(drop),
             Break::Slow => self.helper.ask::<Seen>("slow").await.map(drop),
+            Break::FreezeOne => self.helper.ask::<Seen>("freeze-one").await.map(drop),
+            Break::Mute => self.helper.ask::<Seen>("mute").await.map(drop),
+            Break::Goaway => self.helper.ask::<Seen>("goaway").await.map(drop),
+            Break::Restart => self.restart().await,
         }
+    }
+
+    /// Kills the server and starts it again on the same port; one behind a proxy looks as if it were.
+    async fn restart(&mut self) -> Result<()> {
+        let Some(served) = &self.server else {
+            self.helper.ask::<Seen>("fail").await?;
+            sleep(AWAY).await;
+            return self.helper.ask::<Seen>("heal").await.map(drop);
+        };
+        self.helper.kill().await?;
+        sleep(AWAY).await;
+        let (program, arguments) = (&served.program, &served.arguments);
+        self.helper = Helper::start(program, "serve", arguments, OnDrop::Kill)?;
+        self.helper.hear::<Listening>().await.map(drop)
     }
 
     /// Ends its processes.

@@ -95,10 +95,18 @@ impl Front {
                 self.proxy.reset(Which::All);
             }
             ("slow", _) => {
-                let first = u64::try_from(self.marked).unwrap_or(u64::MAX);
-                self.proxy.delay(Which::One(first), Duration::ZERO, SLOWER);
+                let first = Which::One(self.first_marked());
+                self.proxy.delay(first, Duration::ZERO, SLOWER);
+            }
+            ("freeze-one", _) => self.proxy.freeze(Which::One(self.first_marked())),
+            ("mute", _) => self.proxy.mute(Which::One(self.first_marked())),
+            ("goaway", _) => {
+                return Err(Error::new(
+                    "a proxy can't send GOAWAY in its server's name; the demo shows it with --server embedded",
+                ));
             }
             ("heal", emulator) => {
+                self.proxy.unmute(Which::All);
                 self.proxy.delay(Which::All, Duration::ZERO, Duration::ZERO);
                 emulator.as_ref().map_or(Ok(()), Emulator::thaw)?;
                 self.proxy.thaw(Which::All);
@@ -106,7 +114,7 @@ impl Front {
             }
             (other, _) => {
                 return Err(Error::new(format!(
-                    "proxy knows seen, mark, freeze, fail, slow and heal, but was told {other:?}"
+                    "proxy knows seen, mark, freeze, freeze-one, mute, fail, slow and heal, but was told {other:?}"
                 )));
             }
         }
@@ -120,6 +128,10 @@ impl Front {
             calls,
             first: self.first,
         })
+    }
+
+    fn first_marked(&self) -> u64 {
+        u64::try_from(self.marked).unwrap_or(u64::MAX)
     }
 
     /// Notes when the first connection since the mark came; never ends once it has.

@@ -4,13 +4,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tonic::transport::server::Connected;
 
 use crate::clock;
@@ -28,7 +29,23 @@ pub(crate) struct Arrivals {
     /// Connections accepted so far, and how many there were at the last mark.
     accepted: AtomicU64,
     marked: AtomicU64,
-    slow: AtomicBool,
+    manner: watch::Sender<Manner>,
+    /// Of the frozen connection's tasks.
+    wakers: Mutex<Vec<Waker>>,
+}
+
+/// How the connection behaves that was the first since the last mark.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// Like all others.
+    #[default]
+    Good,
+    /// Its calls are answered later.
+    Slow,
+    /// Nothing is read from it or written to it.
+    Frozen,
+    /// It is read and its PINGs are answered, its calls are not.
+    Mute,
 }
 
 impl Arrivals {
@@ -50,8 +67,33 @@ impl Arrivals {
         self.marked.store(accepted, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_slow(&self, slow: bool) {
-        self.slow.store(slow, Ordering::Relaxed);
+    pub(crate) fn set_manner(&self, manner: Manner) {
+        self.manner.send_replace(manner);
+        let wakers = std::mem::take(&mut *self.wakers());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn wakers(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How this connection behaves now.
+    fn manner_of(&self, number: u64) -> Manner {
+        if self.marked.load(Ordering::Relaxed) == number {
+            *self.manner.borrow()
+        } else {
+            Manner::Good
+        }
+    }
+
+    /// Whether this connection is frozen; if so the task is woken when that changes.
+    fn is_frozen(&self, number: u64, cx: &Context<'_>) -> bool {
+        if self.manner_of(number) != Manner::Frozen {
+            return false;
+        }
+        self.wakers().push(cx.waker().clone());
+        // Looked at once more, since it may have thawed before the waker was there.
+        self.manner_of(number) == Manner::Frozen
     }
 
     /// Counts a connection, and says its number.
@@ -84,9 +126,15 @@ pub(crate) struct OfConnection {
 impl OfConnection {
     /// Whether its calls are to be answered later.
     pub(crate) fn is_slow(&self) -> bool {
-        let arrivals = &self.arrivals;
-        arrivals.slow.load(Ordering::Relaxed)
-            && arrivals.marked.load(Ordering::Relaxed) == self.number
+        self.arrivals.manner_of(self.number) == Manner::Slow
+    }
+
+    /// Resolves when its calls may be answered.
+    pub(crate) async fn speaks(self) {
+        let mut manner = self.arrivals.manner.subscribe();
+        let is_mute = |_: &Manner| self.arrivals.manner_of(self.number) == Manner::Mute;
+        // An error means that the server is gone, and the connection with it.
+        let _ = manner.wait_for(|now| !is_mute(now)).await;
     }
 }
 
@@ -120,6 +168,9 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.arrivals.is_frozen(self.number, cx) {
+            return Poll::Pending;
+        }
         let before = buf.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(cx, buf);
         let headers = self.frames.headers_in(&buf.filled()[before..]);
@@ -134,6 +185,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.arrivals.is_frozen(self.number, cx) {
+            return Poll::Pending;
+        }
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -150,6 +204,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.arrivals.is_frozen(self.number, cx) {
+            return Poll::Pending;
+        }
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 

@@ -13,18 +13,19 @@ mod service;
 mod table;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::MutateRowsRequest;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::Server;
 
 use crate::error::{Error, Result};
+pub use incoming::Manner;
 use incoming::{Arrivals, Connection};
 use service::{Bigtable, Shared};
 
@@ -38,39 +39,51 @@ pub struct Embedded {
     address: SocketAddr,
     shared: Arc<Shared>,
     arrivals: Arc<Arrivals>,
+    term: Arc<Mutex<Term>>,
+    /// Ends the listener.
+    _listening: oneshot::Sender<()>,
+}
+
+/// One of the servers that follow each other on one listener: to tell all clients to go away is to end one.
+#[derive(Debug)]
+struct Term {
     _shutdown: oneshot::Sender<()>,
+    connections: mpsc::UnboundedSender<TcpStream>,
 }
 
 impl Embedded {
     /// Starts a server with no tables on a free port of 127.0.0.1; it serves on the current tokio runtime.
     pub async fn start() -> Result<Self> {
-        let local = "127.0.0.1:0";
+        Self::on_port(0).await
+    }
+
+    /// The same on this port; 0 is a free one.
+    pub async fn on_port(port: u16) -> Result<Self> {
+        let local = SocketAddr::from(([127, 0, 0, 1], port));
         let listener = TcpListener::bind(local)
             .await
             .map_err(|error| Error::because(format!("can't listen on {local}"), error))?;
         let address = listener
             .local_addr()
             .map_err(|error| Error::because("can't read the address of the listener", error))?;
-        let (shutdown, stopped) = oneshot::channel();
-        let server = Self {
+        let (shared, arrivals) = (Arc::default(), Arc::default());
+        let term = Arc::new(Mutex::new(Term::begin(&shared, &arrivals)));
+        let (listening, stopped) = oneshot::channel();
+        tokio::spawn(accept(listener, Arc::clone(&term), stopped));
+        Ok(Self {
             address,
-            shared: Arc::default(),
-            arrivals: Arc::default(),
-            _shutdown: shutdown,
-        };
-        let arrivals = Arc::clone(&server.arrivals);
-        let connections = TcpListenerStream::new(listener)
-            .map(move |stream| Connection::accept(stream?, Arc::clone(&arrivals)));
-        let service = Bigtable {
-            shared: Arc::clone(&server.shared),
-        };
-        tokio::spawn(
-            Server::builder().serve_with_incoming_shutdown(service, connections, async {
-                // An error means that the sender was dropped, which is how a stop is asked for.
-                let _ = stopped.await;
-            }),
-        );
-        Ok(server)
+            shared,
+            arrivals,
+            term,
+            _listening: listening,
+        })
+    }
+
+    /// Tells the clients of all connections to go away (GOAWAY without an error), lets their open calls end, and serves
+    /// new connections.
+    pub fn go_away(&self) {
+        let next = Term::begin(&self.shared, &self.arrivals);
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
     /// Where it listens.
@@ -93,10 +106,9 @@ impl Embedded {
         self.shared.failing.store(failing, Ordering::Relaxed);
     }
 
-    /// While true, each call on the connection that was the first since the last mark is answered
-    /// [`SLOWER`] later.
-    pub fn set_slow(&self, slow: bool) {
-        self.arrivals.set_slow(slow);
+    /// How the connection behaves that was the first since the last mark.
+    pub fn set_manner(&self, manner: Manner) {
+        self.arrivals.set_manner(manner);
     }
 
     /// How many calls have reached it since it started, counted as HEADERS frames.
@@ -112,5 +124,48 @@ impl Embedded {
     /// Forgets which connection was the first, so that [`Embedded::first_connection`] speaks of the next client.
     pub fn mark(&self) {
         self.arrivals.mark();
+    }
+}
+
+impl Term {
+    fn begin(shared: &Arc<Shared>, arrivals: &Arc<Arrivals>) -> Self {
+        let (connections, accepted) = mpsc::unbounded_channel();
+        let (shutdown, stopped) = oneshot::channel();
+        let arrivals = Arc::clone(arrivals);
+        let accepted = UnboundedReceiverStream::new(accepted)
+            .map(move |stream| Connection::accept(stream, Arc::clone(&arrivals)));
+        let service = Bigtable {
+            shared: Arc::clone(shared),
+        };
+        tokio::spawn(
+            Server::builder().serve_with_incoming_shutdown(service, accepted, async {
+                // An error means that the sender was dropped, which is how a stop is asked for.
+                let _ = stopped.await;
+            }),
+        );
+        Self {
+            _shutdown: shutdown,
+            connections,
+        }
+    }
+}
+
+/// Hands each connection to the server whose turn it is.
+async fn accept(listener: TcpListener, term: Arc<Mutex<Term>>, mut stopped: oneshot::Receiver<()>) {
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                // Its client went before it was accepted, or there are too many open files: then some may close.
+                Err(_) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                }
+            },
+            _ = &mut stopped => return,
+        };
+        let term = term.lock().unwrap_or_else(PoisonError::into_inner);
+        // It fails only when that server ended by itself; then the connection is closed.
+        let _ = term.connections.send(stream);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Embedded;
+use super::{Embedded, Manner};
 use crate::error::{Error, Result};
 use crate::helper::{Orders, end_with_parent};
 use crate::rows::Rows;
@@ -25,9 +25,9 @@ pub(crate) struct Seen {
 }
 
 /// Serves until the lab closes this process's standard input.
-pub(crate) async fn serve(rows: Rows) -> Result<()> {
+pub(crate) async fn serve(rows: Rows, port: u16) -> Result<()> {
     end_with_parent()?;
-    let server = Embedded::start().await?;
+    let server = Embedded::on_port(port).await?;
     for request in rows.requests() {
         server.write(&request)?;
     }
@@ -42,14 +42,17 @@ pub(crate) async fn serve(rows: Rows) -> Result<()> {
             "seen" => {}
             "mark" => server.mark(),
             "fail" => server.set_failing(true),
-            "slow" => server.set_slow(true),
+            "slow" => server.set_manner(Manner::Slow),
+            "freeze-one" => server.set_manner(Manner::Frozen),
+            "mute" => server.set_manner(Manner::Mute),
+            "goaway" => server.go_away(),
             "heal" => {
                 server.set_failing(false);
-                server.set_slow(false);
+                server.set_manner(Manner::Good);
             }
             other => {
                 return Err(Error::new(format!(
-                    "serve knows seen, mark, fail, slow and heal, but was told {other:?}"
+                    "serve knows seen, mark, fail, slow, freeze-one, mute, goaway and heal, but was told {other:?}"
                 )));
             }
         }

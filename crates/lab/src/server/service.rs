@@ -54,11 +54,13 @@ impl tower::Service<http::Request<Body>> for Bigtable {
             return Box::pin(ready(Ok(status.into_http())));
         }
         let shared = Arc::clone(&self.shared);
-        let connection = request.extensions().get::<OfConnection>();
-        let slow = connection.is_some_and(OfConnection::is_slow);
+        let connection = request.extensions().get::<OfConnection>().cloned();
         Box::pin(async move {
-            if slow {
-                tokio::time::sleep(SLOWER).await;
+            if let Some(connection) = connection {
+                if connection.is_slow() {
+                    tokio::time::sleep(SLOWER).await;
+                }
+                connection.speaks().await;
             }
             Ok(dispatch(shared, request).await)
         })
