@@ -3,6 +3,7 @@
 
 mod chain;
 mod closed;
+pub mod deadline;
 mod exchange;
 mod framing;
 mod local;

@@ -128,9 +128,12 @@ impl Attempt {
         self.record().abandoned = Some(why);
     }
 
-    /// For the pool: a channel took the request.
+    /// For the pool: a channel took the request. How an earlier try of the same call ended is forgotten.
     pub fn picked(&self, channel: ChannelId, place: Place) {
-        self.record().channel = Some((channel, place));
+        let mut record = self.record();
+        record.channel = Some((channel, place));
+        record.outcome = None;
+        record.abandoned = None;
     }
 
     /// For the pool: the exchange ended.

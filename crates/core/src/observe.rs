@@ -38,6 +38,12 @@ pub trait Observe {
     /// The response's head came.
     fn head(&mut self, _head: &Parts) {}
 
+    /// Asked before each poll: an error ends the exchange at once, as made locally, whatever the transport
+    /// has ready.
+    fn cut(&mut self) -> Option<BoxError> {
+        None
+    }
+
     /// The caller polled and got nothing. An error here ends the exchange at once, as made locally:
     /// the transport's half is dropped. An observer that may end it later keeps the waker.
     fn waiting(&mut self, _cx: &mut Context<'_>) -> Poll<BoxError> {
@@ -60,6 +66,10 @@ impl<O: Observe> Watch<O> {
         if let Some(observer) = self.0.take() {
             observer.end(end);
         }
+    }
+
+    fn cut(&mut self) -> Option<BoxError> {
+        self.0.as_mut()?.cut()
     }
 
     fn waiting(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
@@ -94,6 +104,15 @@ impl<F, O: Observe> Observed<F, O> {
             watch: Watch(Some(observer)),
         }
     }
+
+    /// A call that was refused: `observer`, whose [`cut`](Observe::cut) says why, ends it at the first
+    /// poll.
+    pub fn refused(observer: O) -> Self {
+        Self {
+            inner: None,
+            watch: Watch(Some(observer)),
+        }
+    }
 }
 
 impl<F, B, E, O> Future for Observed<F, O>
@@ -109,11 +128,15 @@ where
     /// When it is polled after it resolved.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let inner = this.inner.as_mut().as_pin_mut();
-        let result = match inner.expect("polled after it resolved").poll(cx) {
-            Poll::Ready(result) => result.map_err(Into::into),
-            // Pending: the inner future holds the waker, and the observer, if it wants to end this.
-            Poll::Pending => Err(ready!(this.watch.waiting(cx))),
+        let result = if let Some(error) = this.watch.cut() {
+            Err(error)
+        } else {
+            let inner = this.inner.as_mut().as_pin_mut();
+            match inner.expect("polled after it resolved").poll(cx) {
+                Poll::Ready(result) => result.map_err(Into::into),
+                // Pending: the inner future holds the waker, and the observer, if it wants to end this.
+                Poll::Pending => Err(ready!(this.watch.waiting(cx))),
+            }
         };
         this.inner.set(None);
         match result {
@@ -175,14 +198,18 @@ where
         let Some(mut inner) = this.inner.as_mut().as_pin_mut() else {
             return Poll::Ready(None);
         };
-        let result = match inner.as_mut().poll_frame(cx) {
-            Poll::Ready(Some(result)) => result.map_err(Into::into),
-            Poll::Ready(None) => {
-                this.watch.end(End::Eos);
-                return Poll::Ready(None);
+        let result = if let Some(error) = this.watch.cut() {
+            Err(error)
+        } else {
+            match inner.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(result)) => result.map_err(Into::into),
+                Poll::Ready(None) => {
+                    this.watch.end(End::Eos);
+                    return Poll::Ready(None);
+                }
+                // Pending: the inner body holds the waker, and the observer, if it wants to end this.
+                Poll::Pending => Err(ready!(this.watch.waiting(cx))),
             }
-            // Pending: the inner body holds the waker, and the observer, if it wants to end this.
-            Poll::Pending => Err(ready!(this.watch.waiting(cx))),
         };
         match &result {
             Ok(frame) => {

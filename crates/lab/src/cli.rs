@@ -15,6 +15,7 @@ use crate::places::Servers;
 use crate::places::proxy::{Upstream, proxy};
 use crate::rows::Rows;
 use crate::server::process::serve;
+use crate::sim::Sim;
 
 /// What a shell reports for a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -32,6 +33,8 @@ enum Command {
     Demo(Demo),
     #[command(subcommand)]
     Bench(Bench),
+    #[command(subcommand)]
+    Sim(Sim),
     /// Four small servers for a bench, asked on standard input.
     #[command(hide = true)]
     BenchServers,
@@ -175,6 +178,7 @@ impl Arguments {
         match self.command {
             Command::Demo(demo) => return demo.run().await,
             Command::Bench(bench) => bench.run().await?,
+            Command::Sim(sim) => sim.run()?,
             Command::BenchServers => bench::serve().await?,
             Command::Serve(served) => serve(served.filling.rows(), served.port).await?,
             Command::Proxy(front) => proxy(front.upstream()?, front.filling.rows()).await?,

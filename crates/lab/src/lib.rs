@@ -16,3 +16,4 @@ pub mod load;
 pub mod places;
 pub mod rows;
 pub mod server;
+pub mod sim;
