@@ -4,21 +4,21 @@
 //! under a call, and shows how the call ends after about two seconds instead of never, and how the channel
 //! is used again when it has thawed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use steadfast::Local;
+use steadfast_core::{Bottom, Local};
 use steadfast_proto::{
     HelloReply, HelloRequest,
     greeter_client::GreeterClient,
     greeter_server::{Greeter, GreeterServer},
 };
-use steadfast_stall::{HealthProbe, StallConfig, StallDetectLayer};
+use steadfast_stall::{HealthProbe, StallConfig, StallDetect, StallDetectLayer};
 use steadfast_testkit::proxy::{FaultProxy, Which};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
     Request, Response, Status,
-    transport::{Endpoint, Server},
+    transport::{Channel, Endpoint, Server},
 };
 use tower::Layer;
 
@@ -53,33 +53,30 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     greet(&mut client, "while it is frozen").await;
     greet(&mut client, "during the quarantine").await;
     proxy.thaw(Which::All);
-    while greet(&mut client, "after the thaw").await.is_none() {
+    while !greet(&mut client, "after the thaw").await {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     println!("\nwhat the layer saw and did:\n{}", stall.ring());
     Ok(())
 }
 
-/// One call, without a deadline.
-async fn greet<S>(client: &mut GreeterClient<S>, when: &str) -> Option<()>
-where
-    S: tonic::client::GrpcService<tonic::body::Body>,
-    S::ResponseBody: http_body::Body<Data = bytes::Bytes> + Send + 'static,
-    <S::ResponseBody as http_body::Body>::Error: Into<steadfast::BoxError> + Send,
-{
-    let began = Instant::now();
+type Client = GreeterClient<StallDetect<Bottom<Channel>>>;
+
+/// One call, without a deadline. Says whether it was answered.
+async fn greet(client: &mut Client, when: &str) -> bool {
+    let began = steadfast_core::now();
     let name = "you".to_owned();
     let result = client.say_hello(HelloRequest { name }).await;
     let took = began.elapsed();
     match &result {
         Ok(reply) => println!("{when}: {:?} after {took:?}", reply.get_ref().message),
         Err(status) => {
-            let made = Local::find(status).map(|mark| mark.kind().to_string());
+            let made = Local::find(status).map(Local::kind);
             println!(
-                "{when}: {:?} after {took:?}, made here: {made:?}",
+                "{when}: {:?} after {took:?}, made here for: {made:?}",
                 status.code()
             );
         }
     }
-    result.ok().map(drop)
+    result.is_ok()
 }

@@ -9,6 +9,16 @@ use std::time::Duration;
 /// A bound on what should take milliseconds: a test that reaches it hangs.
 pub const HANG: Duration = Duration::from_secs(20);
 
+/// The settings of a pool without stall detection and retry: for tests of the layers below them. Their
+/// servers are scripts that answer no probe, and what a call loses shows only where nothing is sent again.
+#[must_use]
+pub fn lower_layers() -> steadfast::Config {
+    let mut config = steadfast::Config::default();
+    config.stall.enabled = false;
+    config.retry.enabled = false;
+    config
+}
+
 /// Runs `future` to its end, or fails the test when it hangs.
 ///
 /// # Panics

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use steadfast::{Attempt, BalanceConfig, BoxError, Config, Pool};
+use steadfast::{
+    Balance, BalanceLayer, Each, Egress, EgressChannel, EgressConfig, PenaltyWindow,
+    PenaltyWindowLayer,
+};
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
 use steadfast_testkit::alloc::{AllocationCount, CountingAllocator};
 use steadfast_tests::echo::EchoProcess;
@@ -12,6 +16,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use tower::Service;
+use tower::ServiceBuilder;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
@@ -103,6 +108,15 @@ fn server() -> String {
     uri.recv_timeout(Duration::from_secs(10)).unwrap()
 }
 
+/// Balance, Penalty and Egress.
+fn lower(uri: &str) -> Balance<PenaltyWindow<EgressChannel>> {
+    ServiceBuilder::new()
+        .layer(BalanceLayer::new(BalanceConfig::fixed(1)).unwrap())
+        .layer(Each(PenaltyWindowLayer::default()))
+        .service(Egress::new(uri.to_owned(), EgressConfig::default()).unwrap())
+}
+
+/// All layers. Its retry puts an `Attempt` into every call.
 fn pool(uri: &str) -> Pool {
     let config = Config {
         balance: BalanceConfig::fixed(1),
@@ -122,18 +136,23 @@ async fn bare(uri: &str) -> Channel {
         .unwrap()
 }
 
-/// X5 and the budget: the whole pool costs at most 2 allocations per call over a bare tonic channel, and 4
-/// with an `Attempt`.
+/// X5 and the budget: Balance, Penalty and Egress cost at most 2 allocations per call over a bare tonic
+/// channel, and 4 with an `Attempt`; so does the whole pool, whose calls all have one.
 #[tokio::test]
 async fn a_call_costs_two_allocations_more() {
     let uri = server();
     let bare = per_call(bare(&uri).await, false).await;
+    let two = per_call(lower(&uri), false).await;
+    let four = per_call(lower(&uri), true).await;
     let pooled = per_call(pool(&uri), false).await;
     let attempted = per_call(pool(&uri), true).await;
     println!(
-        "allocations per call: bare {bare:.2}, pool {pooled:.2}, with an attempt {attempted:.2}"
+        "allocations per call: bare {bare:.2}, lower layers {two:.2}, with an attempt {four:.2}, \
+         pool {pooled:.2}, with an attempt {attempted:.2}"
     );
-    assert!(pooled <= bare + 2.05, "{pooled} against {bare}");
+    assert!(two <= bare + 2.05, "{two} against {bare}");
+    assert!(four <= bare + 4.05, "{four} against {bare}");
+    assert!(pooled <= bare + 4.05, "{pooled} against {bare}");
     assert!(attempted <= bare + 4.05, "{attempted} against {bare}");
 }
 

@@ -113,7 +113,7 @@ fn dev_dependencies_are_as_drawn() {
 /// The picture itself may not allow what it is there to forbid.
 #[test]
 fn the_picture_has_no_sideways_edges() {
-    let layers = ["balance", "penalty", "egress", "retry", "stall"];
+    let layers = ["balance", "penalty", "egress", "retry", "stall", "sparse"];
     let programs = ["lab", "tests", "examples"];
     for (from, to) in drawn("edges") {
         if programs.contains(&from.as_str()) {

@@ -21,7 +21,7 @@ fn config() -> Config {
     };
     Config {
         balance,
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     }
 }
 

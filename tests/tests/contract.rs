@@ -2,7 +2,6 @@
 
 use std::{
     future::{poll_fn, ready},
-    pin::Pin,
     sync::{Arc, Mutex},
     task::Poll,
 };
@@ -94,7 +93,7 @@ async fn a_whole_stack_keeps_the_body_contract() {
 fn pool(peer: &Peer) -> Pool {
     let config = Config {
         balance: BalanceConfig::fixed(1),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     Pool::builder(peer.uri()).config(config).build().unwrap()
 }
@@ -152,13 +151,13 @@ async fn dropped_at_each_point_a_call_of_the_pool_is_gone() {
     drop(pool.clone().call(grpc()));
     assert_eq!(pool.snapshot().in_flight(), 0);
 
-    let mut response = soon("a head", pool.clone().oneshot(grpc())).await.unwrap();
-    let body = response.body_mut();
-    let frame = soon("a frame", poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))).await;
+    let response = soon("a head", pool.clone().oneshot(grpc())).await.unwrap();
+    let mut body = Box::pin(response.into_body());
+    let frame = soon("a frame", poll_fn(|cx| body.as_mut().poll_frame(cx))).await;
     let data: Bytes = frame.unwrap().unwrap().into_data().unwrap();
     assert_eq!(data.len(), 10);
     assert_eq!(pool.snapshot().in_flight(), 1);
-    drop(response);
+    drop(body);
     assert_eq!(pool.snapshot().in_flight(), 0);
     peer.wait_until(HANG, |state| {
         state.open_streams() == 0 && state.resets.len() == 1

@@ -106,7 +106,7 @@ async fn few_are_stuck_on_the_pool(callers: usize) {
     let (_servers, proxies) = servers().await;
     let config = Config {
         balance: BalanceConfig::fixed(4),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let places = Places::list(proxies.iter().map(FaultProxy::uri));
     let pool = Pool::builder(proxies[0].uri())

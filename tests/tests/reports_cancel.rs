@@ -23,7 +23,7 @@ const STREAM: &str = "/steadfast.test.Echo/ServerStream";
 fn pool(channels: usize, uri: String) -> Pool {
     let config = Config {
         balance: BalanceConfig::fixed(channels),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(uri).config(config);
     builder.without_env().build().unwrap()

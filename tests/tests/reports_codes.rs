@@ -22,7 +22,7 @@ async fn call(script: Script, timeout: Option<Duration>) -> Seen {
     let peer = Peer::start(script).unwrap();
     let config = Config {
         balance: BalanceConfig::fixed(1),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(peer.uri()).config(config);
     let pool = builder.without_env().build().unwrap();

@@ -21,7 +21,7 @@ fn pool(channels: usize, places: impl IntoIterator<Item = String>) -> Pool {
     };
     let config = Config {
         balance,
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(places[0].clone()).config(config);
     let builder = builder.places(Places::list(places)).without_env();

@@ -29,7 +29,7 @@ fn pool(channels: usize, places: impl IntoIterator<Item = String>) -> Pool {
     let places: Vec<_> = places.into_iter().collect();
     let config = Config {
         balance: BalanceConfig::fixed(channels),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(places[0].clone()).config(config);
     let builder = builder.places(Places::list(places)).without_env();

@@ -50,7 +50,7 @@ async fn a_thousand_early_answers_leave_nothing() {
     let peer = Peer::start(Script::always(answer)).unwrap();
     let config = Config {
         balance: BalanceConfig::fixed(2),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(peer.uri()).config(config);
     let pool = builder.without_env().build().unwrap();

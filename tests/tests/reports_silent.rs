@@ -34,7 +34,7 @@ fn pool(peer: &Peer) -> Pool {
     let config = Config {
         balance: BalanceConfig::fixed(1),
         egress: EgressConfig::default().with_keepalive(keepalive),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(peer.uri()).config(config);
     builder.without_env().build().unwrap()
@@ -130,7 +130,7 @@ async fn without_keepalive_nothing_ends_them() {
     let config = Config {
         balance: BalanceConfig::fixed(1),
         egress: EgressConfig::default().with_keepalive(None),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(peer.uri()).config(config);
     let pool = builder.without_env().build().unwrap();

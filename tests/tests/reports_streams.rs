@@ -15,7 +15,7 @@ fn pool(balance: BalanceConfig, places: impl IntoIterator<Item = String>) -> Poo
     let places: Vec<_> = places.into_iter().collect();
     let config = Config {
         balance,
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let builder = Pool::builder(places[0].clone()).config(config);
     let builder = builder.places(Places::list(places)).without_env();

@@ -79,7 +79,8 @@ async fn an_assumed_limit_keeps_calls_out_of_the_transport() {
 #[tokio::test]
 async fn an_announced_limit_needs_no_configuration() {
     let peer = Peer::start(Script::max_streams(STREAMS)).unwrap();
-    let pool = Pool::new(peer.uri()).unwrap();
+    let builder = Pool::builder(peer.uri()).config(steadfast_tests::lower_layers());
+    let pool = builder.build().unwrap();
     let mut calls = hold(&pool);
     all_arrived(&peer).await;
     peer.release_all();
@@ -99,7 +100,7 @@ async fn at_the_maximum_all_have_their_turn() {
     .unwrap();
     let config = Config {
         balance: BalanceConfig::fixed(2),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let pool = Pool::builder(peer.uri()).config(config).build().unwrap();
     let mut calls = hold(&pool);

@@ -24,7 +24,7 @@ async fn unread_responses_block_nobody() {
     let peer = Peer::start(Script::flow()).unwrap();
     let config = Config {
         balance: BalanceConfig::fixed(1),
-        ..Config::default()
+        ..steadfast_tests::lower_layers()
     };
     let pool = Pool::builder(peer.uri()).config(config).build().unwrap();
     let mut unread = Vec::new();

@@ -203,7 +203,11 @@ where
         let mut request = taken.expect("it was looked at just before");
         let shared = this.shared.as_ref().expect("it hasn't resolved");
         *this.lost = None;
-        let Picked { lease, mut service } = picked;
+        let Picked {
+            lease,
+            mut service,
+            member,
+        } = picked;
         if let Some(wait) = this.wait.take() {
             shared.metrics().waited(wait.time());
             wait.charge_to(request.headers_mut());
@@ -225,6 +229,7 @@ where
         let limit = shared.config.drain_limit;
         let observer = BalanceObserver::new(lease, attempt, this.span.clone(), limit);
         let call = this.span.in_scope(|| service.call(request));
+        member.give_back(service);
         this.call.set(Some(Observed::new(call, observer)));
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::{
     BalanceConfig, Connectivity, Places, WarmUp,
     keeper::Keeper,
-    member::{Lease, Roster, Signals},
+    member::{Lease, Member, Roster, Signals},
     observe::Metrics,
 };
 
@@ -38,6 +38,8 @@ pub(crate) type Factory<S> = Box<dyn Fn(ChannelId, &Place) -> DialFuture<S> + Se
 pub(crate) struct Picked<S> {
     pub(crate) lease: Lease,
     pub(crate) service: S,
+    /// Where the service came from, and goes when it was called.
+    pub(crate) member: Arc<Member<S>>,
 }
 
 pub(crate) struct Shared<S> {

@@ -10,7 +10,13 @@ pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// How long the caller wants to wait. None if it doesn't say, or not as gRPC writes it.
 #[must_use]
 pub fn read(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
+    parse(headers.get(GRPC_TIMEOUT)?)
+}
+
+/// The time that a header's value means.
+#[must_use]
+pub fn parse(value: &HeaderValue) -> Option<Duration> {
+    let text = value.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -52,7 +58,7 @@ pub fn write(headers: &mut HeaderMap, left: Duration) {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Option<Duration> {
+    fn parsed(text: &str) -> Option<Duration> {
         let mut headers = HeaderMap::new();
         headers.insert(GRPC_TIMEOUT, HeaderValue::try_from(text).unwrap());
         read(&headers)
@@ -61,14 +67,14 @@ mod tests {
     /// B7, M1: the caller's deadline is read as gRPC writes it; anything else is no deadline.
     #[test]
     fn reads_deadlines() {
-        assert_eq!(parse("1H"), Some(Duration::from_secs(3600)));
-        assert_eq!(parse("2M"), Some(Duration::from_secs(120)));
-        assert_eq!(parse("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(parse("99999999m"), Some(Duration::from_millis(99_999_999)));
-        assert_eq!(parse("5u"), Some(Duration::from_micros(5)));
-        assert_eq!(parse("6n"), Some(Duration::from_nanos(6)));
+        assert_eq!(parsed("1H"), Some(Duration::from_secs(3600)));
+        assert_eq!(parsed("2M"), Some(Duration::from_secs(120)));
+        assert_eq!(parsed("3S"), Some(Duration::from_secs(3)));
+        assert_eq!(parsed("99999999m"), Some(Duration::from_millis(99_999_999)));
+        assert_eq!(parsed("5u"), Some(Duration::from_micros(5)));
+        assert_eq!(parsed("6n"), Some(Duration::from_nanos(6)));
         for bad in ["", "S", "1", "123456789S", "-1S", "1s", "1é", "٣S"] {
-            assert_eq!(parse(bad), None, "{bad}");
+            assert_eq!(parsed(bad), None, "{bad}");
         }
         assert_eq!(read(&HeaderMap::new()), None);
     }

@@ -38,6 +38,12 @@ enum Command {
     /// Four small servers for a bench, asked on standard input.
     #[command(hide = true)]
     BenchServers,
+    /// One echo server for a bench.
+    #[command(hide = true)]
+    BenchEcho,
+    /// One client of a bench, whose instructions are counted from outside.
+    #[command(hide = true)]
+    BenchScript(bench::Script),
     /// One embedded server, told what to do on standard input.
     #[command(hide = true)]
     Serve(Serve),
@@ -180,6 +186,8 @@ impl Arguments {
             Command::Bench(bench) => bench.run().await?,
             Command::Sim(sim) => sim.run()?,
             Command::BenchServers => bench::serve().await?,
+            Command::BenchEcho => bench::serve_echo().await?,
+            Command::BenchScript(script) => bench::play(script).await?,
             Command::Serve(served) => serve(served.filling.rows(), served.port).await?,
             Command::Proxy(front) => proxy(front.upstream()?, front.filling.rows()).await?,
             Command::Contend => contend().await?,
@@ -271,7 +279,7 @@ fn rate(text: &str) -> Result<f64, String> {
     between(text, 1.0, 20_000.0)
 }
 
-fn between(text: &str, least: f64, most: f64) -> Result<f64, String> {
+pub(crate) fn between(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let value = text.parse::<f64>().map_err(|error| error.to_string())?;
     if (least..=most).contains(&value) {
         Ok(value)

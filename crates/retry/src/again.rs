@@ -180,8 +180,8 @@ where
         &mut self.exchange
     }
 
-    fn encoding(&mut self) -> Option<HeaderValue> {
-        self.encoding.take()
+    fn encoding(&mut self) -> &mut Option<HeaderValue> {
+        &mut self.encoding
     }
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Failure<B>> {

@@ -1,7 +1,7 @@
 //! The body of a reply: kept whole, passed on as it comes, or guarded until its first message.
 
 use std::{
-    fmt,
+    fmt, mem,
     ops::ControlFlow,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -26,23 +26,35 @@ use crate::{
 /// message was handed up. Dropping the body gives up what is open, whatever it does.
 pub struct RetryBody<B> {
     frames: Frames,
-    trailers: Option<HeaderMap>,
-    // None once it failed or ended: the stream below is given up at once.
-    inner: Option<B>,
+    rest: Rest<B>,
     guard: Option<Box<dyn Guard<B>>>,
-    again: Option<Again<B>>,
-    /// The compression that the caller was told of, once the reply is another one.
-    encoding: Option<HeaderValue>,
+    again: Option<Box<Repeat<B>>>,
     tried: Tried,
     progress: Option<Progress>,
+}
+
+/// What comes after the frames that are kept.
+enum Rest<B> {
+    /// More of them, from below.
+    Body(B),
+    Trailers(HeaderMap),
+    /// Nothing. Also once it failed: the stream below is given up at once.
+    Nothing,
+}
+
+/// Another attempt of a stream whose head the caller has already.
+struct Repeat<B> {
+    again: Again<B>,
+    /// The compression that the caller was told of.
+    told: Option<HeaderValue>,
 }
 
 /// What a stream keeps until its first message was handed up.
 pub(crate) trait Guard<B>: Send {
     fn exchange(&mut self) -> &mut Exchange;
 
-    /// The compression that this attempt's head tells of.
-    fn encoding(&mut self) -> Option<HeaderValue>;
+    /// The compression that the caller was told of.
+    fn encoding(&mut self) -> &mut Option<HeaderValue>;
 
     /// Ready when the attempt has taken too long.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Failure<B>>;
@@ -55,21 +67,26 @@ pub(crate) trait Guard<B>: Send {
 type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
 impl<B> RetryBody<B> {
-    pub(crate) fn kept(frames: Frames, trailers: Option<HeaderMap>, inner: Option<B>) -> Self {
+    const fn new(frames: Frames, rest: Rest<B>) -> Self {
         Self {
             frames,
-            trailers,
-            inner,
+            rest,
             guard: None,
             again: None,
-            encoding: None,
-            tried: Tried::default(),
+            tried: Tried::new(),
             progress: None,
         }
     }
 
+    /// A reply that was read: what is kept, then its trailers, or the body that goes on.
+    pub(crate) fn kept(frames: Frames, trailers: Option<HeaderMap>, inner: Option<B>) -> Self {
+        let trailers = || trailers.map(Rest::Trailers);
+        let rest = inner.map(Rest::Body).or_else(trailers);
+        Self::new(frames, rest.unwrap_or(Rest::Nothing))
+    }
+
     pub(crate) fn through(inner: B) -> Self {
-        Self::kept(Frames::default(), None, Some(inner))
+        Self::new(Frames::default(), Rest::Body(inner))
     }
 
     /// For the text of an error that is still to come.
@@ -84,18 +101,21 @@ impl<B> RetryBody<B> {
     }
 
     fn fail(&mut self, error: BoxError) -> BoxError {
-        (self.inner, self.guard) = (None, None);
+        (self.rest, self.guard) = (Rest::Nothing, None);
         last(error, &mut self.tried)
     }
 
     /// Goes on with another attempt's reply. The caller has the first one's head: what this head says of the
     /// end is said by trailers instead.
-    fn go_on(&mut self, response: Response<Self>) -> Result<(), BoxError> {
-        let told = self.encoding.take();
+    fn go_on(
+        &mut self,
+        response: Response<Self>,
+        told: Option<HeaderValue>,
+    ) -> Result<(), BoxError> {
         let (parts, body) = response.into_parts();
         *self = body;
         if parts.headers.contains_key("grpc-status") {
-            *self = Self::kept(Frames::default(), Some(parts.headers), None);
+            *self = Self::new(Frames::default(), Rest::Trailers(parts.headers));
             return Ok(());
         }
         if parts.status != StatusCode::OK {
@@ -107,8 +127,17 @@ impl<B> RetryBody<B> {
             let text = "the repeated stream is compressed in another way than the caller was told";
             return Err(self.fail(text.into()));
         }
-        self.encoding = told;
+        if let Some(guard) = &mut self.guard {
+            *guard.encoding() = told;
+        }
         Ok(())
+    }
+
+    fn take_trailers(&mut self) -> Option<HeaderMap> {
+        match mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::Trailers(trailers) => Some(trailers),
+            _ => None,
+        }
     }
 
     fn pass_data(&self, data: Bytes) -> Polled {
@@ -183,10 +212,10 @@ where
                 }
             },
         };
-        self.inner = None;
-        self.encoding = self.encoding.take().or_else(|| guard.encoding());
+        self.rest = Rest::Nothing;
+        let told = guard.encoding().take();
         match guard.failed(failure) {
-            Next::Again(again) => self.again = Some(again),
+            Next::Again(again) => self.again = Some(Box::new(Repeat { again, told })),
             Next::Up(Ok(response)) => *self = response.into_body(),
             Next::Up(Err(error)) => return ControlFlow::Break(Poll::Ready(Some(Err(error)))),
         }
@@ -224,17 +253,18 @@ where
             if let Some(data) = this.frames.pop() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            if let Some(again) = &mut this.again {
+            if let Some(repeat) = &mut this.again {
                 // Pending: the other attempt holds the waker.
-                let result = ready!(again.as_mut().poll(cx));
+                let result = ready!(repeat.again.as_mut().poll(cx));
+                let told = repeat.told.take();
                 this.again = None;
-                if let Err(error) = result.and_then(|response| this.go_on(response)) {
+                if let Err(error) = result.and_then(|response| this.go_on(response, told)) {
                     return Poll::Ready(Some(Err(error)));
                 }
                 continue;
             }
-            let Some(inner) = &mut this.inner else {
-                return Poll::Ready(this.trailers.take().map(|t| Ok(Frame::trailers(t))));
+            let Rest::Body(inner) = &mut this.rest else {
+                return Poll::Ready(this.take_trailers().map(|t| Ok(Frame::trailers(t))));
             };
             let polled = Pin::new(inner).poll_frame(cx);
             let Some(guard) = this.guard.take() else {
@@ -248,8 +278,12 @@ where
 
     fn is_end_stream(&self) -> bool {
         let open = self.again.is_some() || self.guard.is_some();
-        let kept = !self.frames.is_empty() || self.trailers.is_some();
-        !open && !kept && self.inner.as_ref().is_none_or(HttpBody::is_end_stream)
+        let ended = match &self.rest {
+            Rest::Body(inner) => inner.is_end_stream(),
+            Rest::Trailers(_) => false,
+            Rest::Nothing => true,
+        };
+        !open && self.frames.is_empty() && ended
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -258,10 +292,10 @@ where
             return SizeHint::new();
         }
         let kept = self.frames.bytes() as u64;
-        let rest = self
-            .inner
-            .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint);
+        let rest = match &self.rest {
+            Rest::Body(inner) => inner.size_hint(),
+            _ => SizeHint::with_exact(0),
+        };
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(kept));
         if let Some(upper) = rest.upper() {

@@ -15,7 +15,7 @@ use crate::{
     Kind, Progress, RetryBody, RetryPolicy, details,
     error::Tried,
     failure::{Came, Failure},
-    head::{Head, Kept, Messages},
+    head::{Kept, Messages},
     layer::Shared,
     observe::attempt_span,
     reply::{Read, Reading},
@@ -66,7 +66,9 @@ impl<S> Call<S> {
         let (mut parts, mut body) = request.into_parts();
         let attempt = attempt_of(&mut parts.extensions);
         if self.shared.config.enabled {
-            self.deadline = deadline::read(&parts.headers).and_then(|left| now().checked_add(left));
+            let left = details::lookup(&parts.headers, &deadline::GRPC_TIMEOUT);
+            let left = left.and_then(deadline::parse);
+            self.deadline = left.and_then(|left| now().checked_add(left));
             body = self.keep(&parts, body, cx)?;
         }
         if self.kept.is_some() {
@@ -100,8 +102,7 @@ impl<S> Call<S> {
             Taken::TooLarge(sending) => return Ok(sending.into_body()),
         };
         let but = self.deadline.map(|_| deadline::GRPC_TIMEOUT);
-        let head = Head::of(parts, but.as_ref());
-        self.kept = Some(Kept { head, messages });
+        Kept::keep(&mut self.kept, parts, but.as_ref(), messages);
         Ok(body)
     }
 

@@ -6,7 +6,7 @@ use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::Pushback;
 
@@ -25,11 +25,21 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// Takes a `grpc-status-details-bin` out that is no base64: tonic 0.14.9 panics in its caller on one.
 #[inline]
 pub(crate) fn clean(headers: &mut HeaderMap) {
-    if let Some(details) = headers.get(DETAILS)
+    if let Some(details) = lookup(headers, &DETAILS)
         && BASE64.decode(details.as_bytes()).is_err()
     {
         headers.remove(DETAILS);
     }
+}
+
+/// A header's first value. Few headers are looked through faster than a name is hashed.
+#[inline]
+pub(crate) fn lookup<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    if headers.len() > 8 {
+        return headers.get(name);
+    }
+    let mut all = headers.iter();
+    all.find_map(|(one, value)| (one == name).then_some(value))
 }
 
 /// What the server said about trying again, in the headers or trailers that carry the status: by

@@ -21,6 +21,14 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
+    pub(crate) const fn new() -> Self {
+        Self {
+            attempts: 0,
+            channels: Vec::new(),
+            attempt: None,
+        }
+    }
+
     /// Notes the channel that the present attempt was given to.
     pub(crate) fn note(&mut self) {
         if let Some(channel) = self.attempt.as_ref().and_then(Attempt::channel)

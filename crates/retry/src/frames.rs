@@ -8,8 +8,12 @@ use bytes::Bytes;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frames {
     first: Option<Bytes>,
-    // Filled only while there is a first one.
-    more: VecDeque<Bytes>,
+    // Made when a second one comes: most calls have one.
+    #[expect(
+        clippy::box_collection,
+        reason = "an empty list that is dropped costs every call more"
+    )]
+    more: Option<Box<VecDeque<Bytes>>>,
     bytes: usize,
 }
 
@@ -20,7 +24,7 @@ impl Frames {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.more.is_empty()
+        self.first.is_none() && self.more.as_ref().is_none_or(|more| more.is_empty())
     }
 
     pub(crate) fn push(&mut self, frame: Bytes) {
@@ -28,12 +32,13 @@ impl Frames {
         if self.is_empty() {
             self.first = Some(frame);
         } else {
-            self.more.push_back(frame);
+            self.more.get_or_insert_default().push_back(frame);
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
-        let frame = self.first.take().or_else(|| self.more.pop_front())?;
+        let next = || self.more.as_mut()?.pop_front();
+        let frame = self.first.take().or_else(next)?;
         self.bytes -= frame.len();
         Some(frame)
     }

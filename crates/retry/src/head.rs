@@ -16,7 +16,8 @@ const IN_PLACE: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     method: Method,
-    uri: Uri,
+    // None until it is filled.
+    uri: Option<Uri>,
     version: Version,
     headers: Headers,
 }
@@ -32,21 +33,29 @@ enum Headers {
 }
 
 impl Head {
+    /// A head to be filled where it stays: it is large, and every move of it is a copy.
+    const fn empty() -> Self {
+        Self {
+            method: Method::POST,
+            uri: None,
+            version: Version::HTTP_2,
+            headers: Headers::Few([const { None }; IN_PLACE]),
+        }
+    }
+
     /// The head of a request, without the header `but`, which is written anew each time: to share a value
     /// that the caller made costs an allocation.
-    pub(crate) fn of(parts: &Parts, but: Option<&HeaderName>) -> Self {
-        Self {
-            method: parts.method.clone(),
-            uri: parts.uri.clone(),
-            version: parts.version,
-            headers: Headers::of(&parts.headers, but),
-        }
+    fn fill(&mut self, parts: &Parts, but: Option<&HeaderName>) {
+        self.method = parts.method.clone();
+        self.uri = Some(parts.uri.clone());
+        self.version = parts.version;
+        self.headers.fill(&parts.headers, but);
     }
 
     fn request(&self, body: Body) -> Request<Body> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = self.uri.clone().unwrap_or_default();
         *request.version_mut() = self.version;
         *request.headers_mut() = self.headers.to_map();
         request
@@ -54,16 +63,16 @@ impl Head {
 }
 
 impl Headers {
-    fn of(map: &HeaderMap, but: Option<&HeaderName>) -> Self {
-        if map.len() > IN_PLACE {
-            return Self::Many(map.clone());
+    fn fill(&mut self, map: &HeaderMap, but: Option<&HeaderName>) {
+        match self {
+            Self::Few(headers) if map.len() <= IN_PLACE => {
+                let kept = map.iter().filter(|(name, _)| Some(*name) != but);
+                for (slot, (name, value)) in headers.iter_mut().zip(kept) {
+                    *slot = Some((name.clone(), value.clone()));
+                }
+            }
+            _ => *self = Self::Many(map.clone()),
         }
-        let mut headers = [const { None }; IN_PLACE];
-        let kept = map.iter().filter(|(name, _)| Some(*name) != but);
-        for (slot, (name, value)) in headers.iter_mut().zip(kept) {
-            *slot = Some((name.clone(), value.clone()));
-        }
-        Self::Few(headers)
     }
 
     fn to_map(&self) -> HeaderMap {
@@ -83,8 +92,8 @@ impl Headers {
 /// A request that can be sent again.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(crate) head: Head,
-    pub(crate) messages: Messages,
+    head: Head,
+    messages: Messages,
 }
 
 /// The messages of a kept request.
@@ -95,6 +104,20 @@ pub(crate) enum Messages {
 }
 
 impl Kept {
+    /// Keeps a request in `place`.
+    pub(crate) fn keep(
+        place: &mut Option<Self>,
+        parts: &Parts,
+        but: Option<&HeaderName>,
+        messages: Messages,
+    ) {
+        let kept = place.insert(Self {
+            head: Head::empty(),
+            messages,
+        });
+        kept.head.fill(parts, but);
+    }
+
     /// Whether it can be sent again now.
     pub(crate) fn is_there(&self) -> bool {
         match &self.messages {
@@ -128,18 +151,24 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
+    fn kept(parts: &Parts, but: Option<&HeaderName>) -> Head {
+        let mut head = Head::empty();
+        head.fill(parts, but);
+        head
+    }
+
     /// T4: the head comes back as it was, with few headers and with many, repeated names in their order.
     #[test]
     fn the_head_comes_back() {
         for headers in [0, 1, 7, 8, 9, 30] {
             let parts = parts(headers);
-            let again = Head::of(&parts, None).request(Body::empty()).into_parts().0;
+            let again = kept(&parts, None).request(Body::empty()).into_parts().0;
             assert_eq!(again.method, parts.method);
             assert_eq!(again.uri, parts.uri);
             assert_eq!(again.version, parts.version);
             assert_eq!(again.headers, parts.headers, "{headers}");
             let but = HeaderName::from_static("x-0");
-            let again = Head::of(&parts, Some(&but)).request(Body::empty());
+            let again = kept(&parts, Some(&but)).request(Body::empty());
             assert!(headers > IN_PLACE || !again.headers().contains_key(&but));
         }
     }

@@ -204,8 +204,6 @@ where
                 (Step::Done, Some(Ok(response)))
             }
             Came::Failed(failure) => {
-                // The attempt is over: its stream and its place are given back before the next one begins.
-                this.step.set(Step::Done);
                 let call = this.call.take().expect("it is on its way");
                 match call.next(failure) {
                     Next::Again(again) => (Step::Again { again }, None),

@@ -54,8 +54,9 @@ fn spread(time: Duration, number: u32) -> Duration {
 /// The caller's deadline passed while the call waited.
 pub(crate) fn too_late(config: &SparseConfig, waited: Duration) -> BoxError {
     let name = &config.name;
-    let message =
-        format!("the deadline passed after {waited:?} while the call waited for a place of {name:?}");
+    let message = format!(
+        "the deadline passed after {waited:?} while the call waited for a place of {name:?}"
+    );
     Box::new(local_status(LocalKind::Deadline, message, None))
 }
 

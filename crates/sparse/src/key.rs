@@ -69,9 +69,7 @@ impl Key {
     /// By a function. It is called once for each call, with no lock held; if it panics, that call fails with
     /// INTERNAL and no other. It shouldn't block or allocate.
     #[must_use]
-    pub fn from_fn(
-        find: impl Fn(CallHead<'_>) -> Option<FlowId> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn from_fn(find: impl Fn(CallHead<'_>) -> Option<FlowId> + Send + Sync + 'static) -> Self {
         Self::named("function", find)
     }
 

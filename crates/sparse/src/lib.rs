@@ -11,16 +11,16 @@ mod list;
 mod observe;
 mod policy;
 mod queue;
-mod service;
 #[cfg(feature = "server")]
 mod server;
+mod service;
 mod sync;
 
 pub use config::{SparseConfig, Watermark};
 pub use flow::FlowId;
 pub use key::{CallHead, Key};
-pub use layer::SparseFlowLayer;
 pub use lanes::{CallId, FlowReading, Lane, SparseReading};
+pub use layer::SparseFlowLayer;
 pub use policy::{Arrival, Bound, Depth, Grant, SparsePolicy};
 pub use service::{Admission, SparseFlow, SparseObserver};
 pub use steadfast_core::ConfigError;

@@ -99,7 +99,11 @@ impl Queue {
                 self.metrics.refused(bound.label());
                 if news {
                     let name = &self.config.name;
-                    tracing::info!(name, bound = bound.label(), "calls are refused: a queue is full");
+                    tracing::info!(
+                        name,
+                        bound = bound.label(),
+                        "calls are refused: a queue is full"
+                    );
                 }
                 return Err((bound, number));
             }

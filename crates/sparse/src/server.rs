@@ -33,9 +33,7 @@ impl Key {
     #[must_use]
     pub fn tls_identity() -> Self {
         Self::named("TLS identity", |call| {
-            let info = call
-                .extensions()
-                .get::<TlsConnectInfo<TcpConnectInfo>>()?;
+            let info = call.extensions().get::<TlsConnectInfo<TcpConnectInfo>>()?;
             let certificates = info.peer_certs()?;
             Some(FlowId::of(certificates.first()?.as_ref()))
         })

@@ -160,9 +160,7 @@ impl Wait {
         let Some(end) = since.checked_add(limit) else {
             return Poll::Pending;
         };
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(end)));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
         // Pending: the queue and the timer hold the waker.
         ready!(timer.as_mut().poll(cx));
         let queue = self.ticket.queue();

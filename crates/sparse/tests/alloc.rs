@@ -29,7 +29,9 @@ fn service(places: u32) -> Tested {
         places,
         ..SparseConfig::default()
     });
-    layer.unwrap().layer(tower::service_fn(answer as fn(_) -> _))
+    layer
+        .unwrap()
+        .layer(tower::service_fn(answer as fn(_) -> _))
 }
 
 fn of(flow: usize) -> Request<()> {
@@ -51,7 +53,10 @@ where
         panic!("pending, or refused")
     };
     let body = pin!(response.into_body());
-    assert!(matches!(http_body::Body::poll_frame(body, &mut cx()), Poll::Ready(None)));
+    assert!(matches!(
+        http_body::Body::poll_frame(body, &mut cx()),
+        Poll::Ready(None)
+    ));
 }
 
 /// F8: with 1,000 flows that each have a call open, a call that finds its place free allocates nothing.
@@ -105,7 +110,9 @@ async fn a_limit_costs_one_allocation() {
         longest_wait: Some(std::time::Duration::from_secs(1)),
         ..SparseConfig::default()
     });
-    let mut service: Tested = layer.unwrap().layer(tower::service_fn(answer as fn(_) -> _));
+    let mut service: Tested = layer
+        .unwrap()
+        .layer(tower::service_fn(answer as fn(_) -> _));
     let first = service.call(of(0));
     let mut spent = Vec::new();
     let mut open = Vec::with_capacity(300);
@@ -120,6 +127,9 @@ async fn a_limit_costs_one_allocation() {
     }
     // Three tables double now and then, to 200 entries.
     let total: u64 = spent.iter().sum();
-    assert!((200..=200 + 3 * 8).contains(&total), "{total} for 200 calls");
+    assert!(
+        (200..=200 + 3 * 8).contains(&total),
+        "{total} for 200 calls"
+    );
     drop((first, open));
 }

@@ -1,6 +1,9 @@
 //! The contracts of tower and http-body, on a service whose calls wait for places.
 
-use std::{future::ready, sync::{Arc, Mutex}};
+use std::{
+    future::ready,
+    sync::{Arc, Mutex},
+};
 
 use http::{Request, Response};
 use steadfast_core::BoxError;

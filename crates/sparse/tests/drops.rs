@@ -105,7 +105,9 @@ fn request(random: &mut Rng) -> Request<Steps> {
         events: random.u8(0..3),
         fails: random.u8(0..8) == 0,
     });
-    request.extensions_mut().insert(FlowId::of(random.u8(0..12)));
+    request
+        .extensions_mut()
+        .insert(FlowId::of(random.u8(0..12)));
     request
 }
 
@@ -202,11 +204,10 @@ async fn no_wake_up_is_lost() {
                 }
                 if let Ok(response) = call.await {
                     let mut body = Box::pin(response.into_body());
-                    while let Poll::Ready(Some(Ok(_))) = std::future::poll_fn(|cx| {
-                        Poll::Ready(body.as_mut().poll_frame(cx))
-                    })
-                    .await
-                    {}
+                    while let Poll::Ready(Some(Ok(_))) =
+                        std::future::poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await
+                    {
+                    }
                     served.fetch_add(1, Relaxed);
                 }
             }

@@ -12,7 +12,10 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use steadfast_core::{BoxError, now};
 use steadfast_sparse::{FlowId, SparseConfig, SparseFlow, SparseFlowLayer, Watermark};
-use tokio::{task::JoinSet, time::{Instant, sleep}};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tower::{Layer, Service, util::BoxCloneSyncService};
 
 /// How long a call holds its place.
@@ -291,7 +294,12 @@ async fn one_ring_of_flows() {
 #[tokio::test(start_paused = true)]
 async fn exact_zero() {
     for (window, ms) in [(1, 13.0), (2, 26.1), (4, 52.4)] {
-        near("exact zero", ms, victim(watermark(1), window).await.p50(), 0.05);
+        near(
+            "exact zero",
+            ms,
+            victim(watermark(1), window).await.p50(),
+            0.05,
+        );
     }
 }
 
@@ -317,7 +325,12 @@ async fn the_guard_keeps_bulk_alive() {
         ..SparseConfig::default()
     };
     let (with, without) = (victim(watermark(4), 4).await, victim(unguarded, 4).await);
-    assert!(with.p50() <= without.p50() * 1.02, "{} {}", with.p50(), without.p50());
+    assert!(
+        with.p50() <= without.p50() * 1.02,
+        "{} {}",
+        with.p50(),
+        without.p50()
+    );
 }
 
 /// F2: callers that pause keep the floor too, with a watermark of 1 as with 4.
@@ -360,7 +373,10 @@ async fn a_reserve_for_short_calls_beside_long_ones() {
     };
     let (without, scans_without) = outcome(0).await;
     let (with, scans_with) = outcome(1).await;
-    assert!((129.0 * 0.8..129.0 * 1.2).contains(&without), "{without} ms");
+    assert!(
+        (129.0 * 0.8..129.0 * 1.2).contains(&without),
+        "{without} ms"
+    );
     assert!((19.0 * 0.8..25.0).contains(&with), "{with} ms");
     let cost = 1.0 - scans_with / scans_without;
     assert!((0.02..0.06).contains(&cost), "{cost}");

@@ -39,7 +39,12 @@ fn with_metadata(name: &str, value: &str) -> Request<()> {
 async fn a_clients_flows() {
     let same = [of("a"), of("a"), of("b")];
     assert_eq!(flows(&client(), same).await, 2);
-    let methods = [method("/s/a"), method("/s/a"), method("/s/b"), method("/t/a")];
+    let methods = [
+        method("/s/a"),
+        method("/s/a"),
+        method("/s/b"),
+        method("/t/a"),
+    ];
     assert_eq!(flows(&client(), methods).await, 3);
     let mut both = method("/s/a");
     both.extensions_mut().insert(FlowId::of("a"));
@@ -118,7 +123,13 @@ async fn some_calls_need_no_place() {
         open.push(service.call(request).await.unwrap());
     }
     assert_eq!(counts(&layer), (1, 0), "they take no place");
-    let wait = ["/pkg.B/Pong", "/pkg.B/Ping/", "/pkg.AA/Ping", "/x/pkg.A/", "/pkg.B/Pin"];
+    let wait = [
+        "/pkg.B/Pong",
+        "/pkg.B/Ping/",
+        "/pkg.AA/Ping",
+        "/x/pkg.A/",
+        "/pkg.B/Pin",
+    ];
     let waiting = wait.map(|path| service.call(method(path)));
     assert_eq!(counts(&layer), (1, 5));
     drop((open, waiting));

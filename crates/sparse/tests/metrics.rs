@@ -60,7 +60,10 @@ async fn what_is_counted() {
         assert!(key.key().labels().any(|label| label.value() == "reads"));
         rows.insert(format!("{} {}", key.key().name(), labels.join(" ")), value);
     }
-    let counter = |name: &str| rows.get(name).unwrap_or_else(|| panic!("{name} in {rows:#?}"));
+    let counter = |name: &str| {
+        rows.get(name)
+            .unwrap_or_else(|| panic!("{name} in {rows:#?}"))
+    };
     for (name, count) in [
         ("steadfast.sparse.calls high", 2),
         ("steadfast.sparse.calls bulk", 1),

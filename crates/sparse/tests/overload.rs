@@ -103,11 +103,18 @@ async fn ten_times_overload() {
     // At half of the capacity nobody is refused.
     let counts = Arc::new(Counts::default());
     load(&service, CAPACITY / 2, LONGEST * 5, &counts).await;
-    assert_eq!(counts.refused.load(Relaxed) + counts.waited_too_long.load(Relaxed), 0);
+    assert_eq!(
+        counts.refused.load(Relaxed) + counts.waited_too_long.load(Relaxed),
+        0
+    );
     // A short overload, so that what is only made once is there: the runtime's own, and three small tables.
     let before = live_bytes();
     load(&service, CAPACITY * 10, LONGEST * 2, &counts).await;
-    assert!(live_bytes() <= before + 8 * 1024, "{before} {}", live_bytes());
+    assert!(
+        live_bytes() <= before + 8 * 1024,
+        "{before} {}",
+        live_bytes()
+    );
 
     let watched = layer.clone();
     let watch = tokio::spawn(async move {
@@ -117,7 +124,10 @@ async fn ten_times_overload() {
             let reading = watched.snapshot();
             let waiting = reading.waiting.iter().sum::<u32>();
             most = most.max(waiting);
-            assert!(waiting <= all && reading.running.iter().sum::<u32>() <= 16, "{reading:?}");
+            assert!(
+                waiting <= all && reading.running.iter().sum::<u32>() <= 16,
+                "{reading:?}"
+            );
             for flow in watched.flows() {
                 assert!(flow.waiting.iter().sum::<u32>() <= own, "{flow:?}");
             }
@@ -129,12 +139,18 @@ async fn ten_times_overload() {
     assert_eq!(layer.snapshot(), SparseReading::default());
     let after = live_bytes();
     watch.abort();
-    assert!(watch.await.unwrap_err().is_cancelled(), "no bound was broken");
+    assert!(
+        watch.await.unwrap_err().is_cancelled(),
+        "no bound was broken"
+    );
 
     let (served, refused) = (counts.served.load(Relaxed), counts.refused.load(Relaxed));
     let waited = counts.waited_too_long.load(Relaxed);
     let full = u64::from(CAPACITY) * 60;
-    assert!((full * 98 / 100..full * 104 / 100).contains(&served), "{served} of {full} served");
+    assert!(
+        (full * 98 / 100..full * 104 / 100).contains(&served),
+        "{served} of {full} served"
+    );
     assert!(refused > full * 6, "{refused} refused at once");
     assert!(waited > 0, "{waited} waited as long as one may");
     let off = after.abs_diff(before) as f64 / before as f64;

@@ -18,9 +18,7 @@ use support::{SOON, counts, of, places, settle, start};
 use tokio::time::timeout;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-type Answer = Response<
-    steadfast_core::ObservedBody<ScriptBody, steadfast_sparse::SparseObserver>,
->;
+type Answer = Response<steadfast_core::ObservedBody<ScriptBody, steadfast_sparse::SparseObserver>>;
 
 /// A way for an exchange to end once its head has come.
 type End = fn(Answer) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -61,12 +59,20 @@ async fn a_place_is_held_until_the_body_ends() {
     let held = || ScriptBody::new().data("one");
     let ends: [(&str, BodyScript, End); 7] = [
         ("trailers", held().status(0), read_to_the_end),
-        ("end of stream", held().claim_end_stream(false), read_to_the_end),
+        (
+            "end of stream",
+            held().claim_end_stream(false),
+            read_to_the_end,
+        ),
         ("is_end_stream", held(), read_while_there_is_more),
         ("error", held().error("broken"), read_to_the_end),
         ("drop of the body", held().wait(), drop_it),
         ("at its end when it came", ScriptBody::new(), keep),
-        ("trailers alone", ScriptBody::new().trailers(HeaderMap::new()), read_to_the_end),
+        (
+            "trailers alone",
+            ScriptBody::new().trailers(HeaderMap::new()),
+            read_to_the_end,
+        ),
     ];
     for (name, script, end) in ends {
         let (layer, mut service, inner) = start(places(1));
@@ -76,7 +82,11 @@ async fn a_place_is_held_until_the_body_ends() {
         let second = tokio::spawn(service.ready().await.unwrap().call(of("b")));
         settle().await;
         if !at_its_end {
-            assert_eq!(counts(&layer), (1, 1), "{name}: held while the body is open");
+            assert_eq!(
+                counts(&layer),
+                (1, 1),
+                "{name}: held while the body is open"
+            );
             assert_eq!(inner.calls(), 1, "{name}");
         }
         end(first).await;
@@ -120,9 +130,11 @@ async fn a_failed_call_gives_its_place_back() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_panics_in_call_keeps_no_place() {
     let layer = SparseFlowLayer::client(places(1)).unwrap();
-    let service = layer.layer(service_fn(|_: Request<()>| -> std::future::Ready<
-        Result<Response<ScriptBody>, BoxError>,
-    > { panic!("asked to") }));
+    let service = layer.layer(service_fn(
+        |_: Request<()>| -> std::future::Ready<Result<Response<ScriptBody>, BoxError>> {
+            panic!("asked to")
+        },
+    ));
     let call = tokio::spawn(service.oneshot(of("a")));
     assert!(call.await.unwrap_err().is_panic());
     assert_eq!(counts(&layer), (0, 0));
@@ -162,7 +174,11 @@ async fn a_granted_call_that_is_dropped_passes_its_place_on() {
     let third = tokio::spawn(service.call(of("c")));
     settle().await;
     drop(first);
-    assert_eq!(counts(&layer), (1, 1), "the second has it, and doesn't know yet");
+    assert_eq!(
+        counts(&layer),
+        (1, 1),
+        "the second has it, and doesn't know yet"
+    );
     drop(second);
     drop(timeout(SOON, third).await.unwrap().unwrap().unwrap());
     assert_eq!(counts(&layer), (0, 0));

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use steadfast_core::now;
-use steadfast_sparse::{
-    Bound, CallId, Depth, FlowId, Lane, SparseConfig, SparsePolicy, Watermark,
-};
+use steadfast_sparse::{Bound, CallId, Depth, FlowId, Lane, SparseConfig, SparsePolicy, Watermark};
 
 /// A policy whose flows have letters for names. What has a place keeps it until it is ended.
 struct Line {
@@ -51,7 +49,10 @@ impl Line {
     fn granted(&mut self) -> String {
         let mut order = String::new();
         while let Some(grant) = self.policy.next_grant() {
-            let waited = self.waiting.iter().position(|(call, _)| *call == grant.call);
+            let waited = self
+                .waiting
+                .iter()
+                .position(|(call, _)| *call == grant.call);
             let entry = self.waiting.remove(waited.expect("it waited"));
             self.running.push(entry);
             order.push(match grant.lane {
@@ -72,7 +73,11 @@ impl Line {
 
     /// The flow's newest call that waits goes away.
     fn drop_waiting(&mut self, flow: char) {
-        let at = self.waiting.iter().rposition(|(_, of)| *of == flow).unwrap();
+        let at = self
+            .waiting
+            .iter()
+            .rposition(|(_, of)| *of == flow)
+            .unwrap();
         let (call, _) = self.waiting.remove(at);
         self.policy.on_end(call);
     }
@@ -84,7 +89,10 @@ impl Line {
             order += &self.end(flow);
         }
         assert!(self.waiting.is_empty());
-        assert_eq!(self.policy.reading(), SparsePolicy::new(SparseConfig::default()).reading());
+        assert_eq!(
+            self.policy.reading(),
+            SparsePolicy::new(SparseConfig::default()).reading()
+        );
         order
     }
 
@@ -111,16 +119,27 @@ fn without_guard() -> SparseConfig {
 fn a_flow_below_the_watermark_is_sparse() {
     let mut line = Line::busy(config());
     for outstanding in 0..8 {
-        assert_eq!(line.arrive('a', 1), outstanding < 4, "{outstanding} outstanding");
+        assert_eq!(
+            line.arrive('a', 1),
+            outstanding < 4,
+            "{outstanding} outstanding"
+        );
     }
     // Running instead of waiting, it is the same.
     let mut line = Line::new(config());
     for outstanding in 0..8 {
-        assert_eq!(line.arrive('a', 1), outstanding < 4, "{outstanding} outstanding");
+        assert_eq!(
+            line.arrive('a', 1),
+            outstanding < 4,
+            "{outstanding} outstanding"
+        );
         line.granted();
     }
     // And of both kinds.
-    let mut line = Line::busy(SparseConfig { places: 1, ..config() });
+    let mut line = Line::busy(SparseConfig {
+        places: 1,
+        ..config()
+    });
     line.arrive('a', 3);
     assert_eq!(line.end('z'), "A");
     assert!(line.arrive('a', 1), "one runs and two wait");
@@ -151,7 +170,11 @@ fn credit_is_spent_call_by_call() {
     // The first four arrivals each found it sparse.
     assert_eq!(line.credit('b'), 0);
     let reading = line.policy.reading();
-    assert_eq!(reading.waiting, [67, 3], "the last that found it sparse, and 63 more");
+    assert_eq!(
+        reading.waiting,
+        [67, 3],
+        "the last that found it sparse, and 63 more"
+    );
     line.arrive('a', 1);
     assert_eq!(line.credit('a'), 63);
     let order = line.drain();
@@ -194,7 +217,11 @@ fn a_sparse_flow_is_promoted() {
     line.drop_waiting('b');
     assert!(line.arrive('b', 1));
     assert_eq!(line.policy.reading().waiting, [4, 0]);
-    assert_eq!(line.credit('b'), 3, "six, less two that were promoted and the new one");
+    assert_eq!(
+        line.credit('b'),
+        3,
+        "six, less two that were promoted and the new one"
+    );
     assert_eq!(line.drain(), "CBBB");
 }
 
@@ -370,7 +397,11 @@ fn the_reserve_is_for_the_high_lane() {
     line.arrive('b', 1);
     assert_eq!(line.granted(), "B");
     line.arrive('b', 5);
-    assert_eq!(line.granted(), "bbb", "high ones don't count towards what bulk may have");
+    assert_eq!(
+        line.granted(),
+        "bbb",
+        "high ones don't count towards what bulk may have"
+    );
     assert_eq!(line.end('b'), "", "the high one's place is the reserve now");
     line.arrive('a', 1);
     assert_eq!(line.granted(), "A");
@@ -459,11 +490,19 @@ fn the_bounds_are_about_waiting() {
     line.arrive('c', 2);
     assert_eq!(line.granted(), "");
     assert_eq!(line.try_arrive('d'), Err(Bound::Total));
-    assert_eq!(line.end('b'), "C", "the high one's place is free, for the high lane");
+    assert_eq!(
+        line.end('b'),
+        "C",
+        "the high one's place is free, for the high lane"
+    );
     line.drop_waiting('b');
     assert_eq!(line.end('c'), "");
     line.arrive('b', 2);
-    assert_eq!(line.try_arrive('b'), Err(Bound::Flow), "it would wait behind bulk's share");
+    assert_eq!(
+        line.try_arrive('b'),
+        Err(Bound::Flow),
+        "it would wait behind bulk's share"
+    );
     line.arrive('a', 1);
     assert_eq!(line.granted(), "A", "three wait, and this one need not");
 }

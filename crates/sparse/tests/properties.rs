@@ -137,7 +137,11 @@ impl Plain {
         } else {
             return None;
         };
-        self.streak = if lane == Lane::High && bulk { self.streak + 1 } else { 0 };
+        self.streak = if lane == Lane::High && bulk {
+            self.streak + 1
+        } else {
+            0
+        };
         let flow = self.rings[lane as usize].remove(0);
         let calls = self.calls.iter_mut();
         let mut own = calls.filter(|call| call.1 == flow && call.2 == lane && !call.3);
@@ -216,21 +220,39 @@ impl Both {
     fn check(&self, config: &SparseConfig) {
         let reading = self.policy.reading();
         for lane in [Lane::High, Lane::Bulk] {
-            assert_eq!(reading.running[lane as usize] as usize, self.plain.running(lane));
-            assert_eq!(reading.waiting[lane as usize] as usize, self.plain.waiting(lane, None));
+            assert_eq!(
+                reading.running[lane as usize] as usize,
+                self.plain.running(lane)
+            );
+            assert_eq!(
+                reading.waiting[lane as usize] as usize,
+                self.plain.waiting(lane, None)
+            );
         }
         let [high, bulk] = reading.running;
-        assert!(high + bulk <= config.places, "never more than there are places");
+        assert!(
+            high + bulk <= config.places,
+            "never more than there are places"
+        );
         let for_bulk = config.places - config.reserve;
         assert!(bulk <= for_bulk, "never into the reserve");
         if high + bulk < config.places {
-            assert_eq!(reading.waiting[0], 0, "no place is idle while one could take it");
-            assert!(reading.waiting[1] == 0 || bulk == for_bulk, "nor while bulk could");
+            assert_eq!(
+                reading.waiting[0], 0,
+                "no place is idle while one could take it"
+            );
+            assert!(
+                reading.waiting[1] == 0 || bulk == for_bulk,
+                "nor while bulk could"
+            );
         }
         assert!(reading.waiting.iter().sum::<u32>() <= config.max_waiting);
         for flow in self.policy.flows() {
             assert!(flow.waiting.iter().sum::<u32>() <= config.max_waiting_per_flow);
-            assert!(flow.running + flow.waiting.iter().sum::<u32>() > 0, "no idle flow is kept");
+            assert!(
+                flow.running + flow.waiting.iter().sum::<u32>() > 0,
+                "no idle flow is kept"
+            );
             assert!(flow.credit < config.credits);
         }
     }

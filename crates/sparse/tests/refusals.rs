@@ -25,7 +25,10 @@ fn pushback(status: &Status) -> u64 {
 /// what was made locally.
 #[tokio::test(start_paused = true)]
 async fn over_a_bound_calls_are_refused_at_once() {
-    for (own, all, text) in [(2, 100, "2 calls of this flow"), (100, 2, "2 calls wait already")] {
+    for (own, all, text) in [
+        (2, 100, "2 calls of this flow"),
+        (100, 2, "2 calls wait already"),
+    ] {
         let (layer, mut service, inner) = start(SparseConfig {
             max_waiting_per_flow: own,
             max_waiting: all,
@@ -41,9 +44,15 @@ async fn over_a_bound_calls_are_refused_at_once() {
         let status = status(&*error);
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert!(status.message().contains(text), "{status}");
-        assert!(status.message().contains("1 places of \"reads\""), "{status}");
+        assert!(
+            status.message().contains("1 places of \"reads\""),
+            "{status}"
+        );
         assert!((50..=150).contains(&pushback(status)), "{status:?}");
-        assert_eq!(Local::find(&*error).map(Local::kind), Some(LocalKind::Overload));
+        assert_eq!(
+            Local::find(&*error).map(Local::kind),
+            Some(LocalKind::Overload)
+        );
         assert_eq!(counts(&layer), (1, 2), "it left no trace");
         assert_eq!(inner.calls(), 1);
         drop((first, waiting));
@@ -95,7 +104,10 @@ async fn the_longest_wait() {
     assert_eq!(status(&*error).code(), Code::ResourceExhausted);
     assert!(status(&*error).message().contains("within 2s"), "{error}");
     pushback(status(&*error));
-    assert_eq!(Local::find(&*error).map(Local::kind), Some(LocalKind::Overload));
+    assert_eq!(
+        Local::find(&*error).map(Local::kind),
+        Some(LocalKind::Overload)
+    );
     assert_eq!(counts(&layer), (1, 1));
     // The other still has a second, and gets its place in it.
     drop(first);
@@ -121,7 +133,10 @@ async fn the_callers_deadline() {
         let error = service.call(request).await.unwrap_err();
         assert_eq!((now() - begun).as_millis(), 1500);
         assert_eq!(status(&*error).code(), Code::DeadlineExceeded);
-        assert_eq!(Local::find(&*error).map(Local::kind), Some(LocalKind::Deadline));
+        assert_eq!(
+            Local::find(&*error).map(Local::kind),
+            Some(LocalKind::Deadline)
+        );
         assert_eq!(counts(&layer), (1, 0));
         drop(first);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Channel {
     pub(crate) seats: Seats,
     /// The tick in which something last came for a caller.
     moved: AtomicU64,
+    /// The first of the ticks, up to now, at each of which somebody waited; 0 if nobody does.
+    awaited: AtomicU64,
     /// The tick in which the last probe began.
     probed: AtomicU64,
     left: AtomicBool,
@@ -51,6 +53,7 @@ impl Channel {
             owner,
             seats: Seats::new(),
             moved: AtomicU64::new(fleet.tick()),
+            awaited: AtomicU64::new(0),
             probed: AtomicU64::new(0),
             left: AtomicBool::new(false),
             prober,
@@ -70,6 +73,18 @@ impl Channel {
 
     pub(crate) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
+    }
+
+    /// For the pacemaker at this tick: notes whether somebody waits, and says for how many ticks somebody has
+    /// without a break: one caller, or one after the other, as those with short deadlines do.
+    pub(crate) fn awaited(&self, somebody: bool, tick: u64) -> u64 {
+        let since = match self.awaited.load(Ordering::Relaxed) {
+            _ if !somebody => 0,
+            0 => tick,
+            since => since,
+        };
+        self.awaited.store(since, Ordering::Relaxed);
+        if somebody { tick - since } else { 0 }
     }
 
     pub(crate) fn probed(&self) -> u64 {

@@ -14,7 +14,7 @@ pub struct StallConfig {
     pub enabled: bool,
     /// The pool's name in metrics and events. Default `default`.
     pub name: String,
-    /// How long a caller waits, and nothing comes on its channel, before the channel is suspect.
+    /// How long somebody waits, and nothing comes on the channel, before it is suspect.
     /// Default 1 s: well above the pauses of a healthy server, and with [`answer`](Self::answer) a
     /// silent channel costs 2 s. From two [`tick`](Self::tick)s to 1 h.
     pub silence: Duration,

@@ -7,8 +7,8 @@ use steadfast_core::ChannelId;
 /// What a look at one channel found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// The longest time for which a caller has been waiting on it now: it polled and got nothing. Zero
-    /// if nobody waits.
+    /// How long somebody has been waiting on it without a break: polled and got nothing. One caller, or
+    /// several in turn, as those with short deadlines. Zero if nobody waits.
     pub waited: Duration,
     /// How long nothing has come on it for a caller.
     pub silent: Duration,

@@ -123,8 +123,9 @@ impl Fleet {
     }
 
     pub(crate) fn probe_ended(&self, channel: &Arc<Channel>, result: ProbeResult) {
-        let all = self.all();
+        let mut all = Vec::new();
         let mut state = self.state();
+        state.collect(&mut all);
         let now = now().into_std();
         // The pacemaker may not have had its turn yet.
         state.note_lateness(&self.config, now);
@@ -203,8 +204,9 @@ impl Fleet {
 
     /// The channels, and what is known of them.
     pub(crate) fn snapshot(&self) -> Vec<ChannelState> {
-        let all = self.all();
+        let mut all = Vec::new();
         let state = self.state();
+        state.collect(&mut all);
         let policy = state.recorder.policy();
         let mut states: Vec<ChannelState> = all
             .iter()
@@ -224,10 +226,10 @@ impl Fleet {
         states
     }
 
-    /// All channels. Never let go of under the lock: the last one to hold a channel takes it.
     fn all(&self) -> Vec<Arc<Channel>> {
-        let weak: Vec<Weak<Channel>> = self.state().channels.values().cloned().collect();
-        weak.iter().filter_map(Weak::upgrade).collect()
+        let mut all = Vec::new();
+        self.state().collect(&mut all);
+        all
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -248,6 +250,11 @@ impl Drop for Fleet {
 }
 
 impl State {
+    /// All channels, into a list that lives longer than the lock: who lets go of a channel last takes it.
+    fn collect(&self, all: &mut Vec<Arc<Channel>>) {
+        all.extend(self.channels.values().filter_map(Weak::upgrade));
+    }
+
     fn tell(&mut self, fact: Fact, now: Instant) {
         let actions = self.recorder.tell(fact, now);
         self.actions.extend(actions);

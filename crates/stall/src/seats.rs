@@ -212,10 +212,14 @@ impl Seats {
         }
     }
 
-    /// Wakes all that sit, without news.
+    /// Wakes all that sit, or wait for the gate, without news.
     pub(crate) fn nudge(&self) {
-        let wakers: Vec<Waker> = self.book().wakers.iter().flatten().cloned().collect();
+        let mut book = self.book();
+        let wakers: Vec<Waker> = book.wakers.iter().flatten().cloned().collect();
+        let waited = std::mem::take(&mut book.reopened);
+        drop(book);
         wakers.into_iter().for_each(Waker::wake);
+        waited.throw();
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -207,8 +207,8 @@ impl Watched {
             self.waker = Some(kept);
         }
         self.channel.fleet.wake();
-        // Pending: the seat holds the waker; but the gate may have been shut since it was asked for.
-        self.cut().map_or(Poll::Pending, Poll::Ready)
+        // Pending: the seat holds the waker, for whoever shuts the gate; the inner half holds it, too.
+        Poll::Pending
     }
 
     /// Something came for the caller.

@@ -11,6 +11,8 @@ use steadfast_balance::BalanceConfig;
 use steadfast_core::ConfigError;
 use steadfast_egress::{EgressConfig, Keepalive};
 use steadfast_penalty::PenaltyConfig;
+use steadfast_retry::{DeadlineConfig, DeadlineLayer, RetryConfig};
+use steadfast_stall::StallConfig;
 
 /// The settings of all layers of a [`Pool`](crate::Pool), validated together when it is built.
 ///
@@ -27,11 +29,14 @@ use steadfast_penalty::PenaltyConfig;
 /// - A name that isn't known is an error that names the nearest one; one that was retired is ignored, and
 ///   warned of once with what replaced it.
 ///
-/// Two settings of the layers have no name here, because they follow another: `penalty.name` is
-/// `balance.name`, and `egress.connect_budget` is `balance.connect_budget`.
+/// Some settings of the layers have no name here, because they follow another: `penalty.name`, `stall.name`
+/// and `retry.name` are `balance.name`, `egress.connect_budget` is `balance.connect_budget`, and
+/// `stall.resets` follows `egress.reset_streams`. `stall.alone` is for a channel without a pool.
 ///
 /// # What can be switched off
-/// `penalty.enabled = false` takes the penalty away: no failure leaves a trace. `balance` can't be off,
+/// `penalty.enabled = false` takes the penalty away: no failure leaves a trace. `stall.enabled = false` takes
+/// stall detection away, and with it the probe that warms new channels. `retry.enabled = false`: nothing is
+/// sent again. `balance` can't be off,
 /// since it is what makes one service of many channels; [`BalanceConfig::fixed`] takes the sizing away.
 /// `egress` is no layer: it makes the connections.
 ///
@@ -62,6 +67,12 @@ pub struct Config {
     pub balance: BalanceConfig,
     /// What a failure costs a channel. Its weight follows `balance.max_requests` unless it is set.
     pub penalty: PenaltyConfig,
+    /// When a channel is silent, and what follows.
+    pub stall: StallConfig,
+    /// What is sent again.
+    pub retry: RetryConfig,
+    /// Deadlines for callers that set none.
+    pub deadline: DeadlineConfig,
     /// Windows, keepalive and the other knobs of a connection. Its connect budget follows
     /// `balance.connect_budget`, since a dial has one budget.
     pub egress: EgressConfig,
@@ -74,8 +85,8 @@ impl Config {
     pub fn bigtable() -> Self {
         Self {
             balance: BalanceConfig::bigtable().named("bigtable"),
-            penalty: PenaltyConfig::default(),
             egress: EgressConfig::interactive().with_keepalive(Keepalive::google()),
+            ..Self::default()
         }
     }
 
@@ -87,7 +98,21 @@ impl Config {
         self.penalty.name.clone_from(&self.balance.name);
         self.penalty.validate()?;
         self.egress.validate()?;
+        self.stall.name.clone_from(&self.balance.name);
+        self.stall.resets = self.bearable_resets();
+        self.stall.alone = false;
+        self.stall.validate()?;
+        self.retry.name.clone_from(&self.balance.name);
+        self.retry.validate()?;
+        DeadlineLayer::new(self.deadline.clone())?;
         Ok(self)
+    }
+
+    /// How many streams may be dropped on a connection at once: as many as it remembers, and in any case what
+    /// stock h2 puts up with in addition.
+    fn bearable_resets(&self) -> Option<usize> {
+        let stock = StallConfig::default().resets.unwrap_or_default();
+        Some(self.egress.reset_streams.max(stock))
     }
 
     /// Whether every setting of every layer is in its range.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod ping_and_warm;
 mod pool;
 mod tonic_body;
 
@@ -22,4 +23,10 @@ pub use steadfast_core::{
 pub use steadfast_egress::{Egress, EgressChannel, EgressConfig, Keepalive};
 pub use steadfast_penalty::{
     Mode as PenaltyMode, PenaltyConfig, PenaltyWindow, PenaltyWindowLayer,
+};
+pub use steadfast_retry::{
+    DeadlineConfig, DeadlineLayer, Kind, Progress, RetryConfig, RetryLayer, RetryOn, RetrySnapshot,
+};
+pub use steadfast_stall::{
+    ChannelState, Condition, HealthProbe, StallConfig, StallDetect, StallDetectLayer,
 };

@@ -17,18 +17,27 @@ use steadfast_balance::{
     Balance, BalanceLayer, BalanceObserver, CloseReport, Connectivity, Places, ResponseFuture,
     Snapshot,
 };
-use steadfast_core::{BoxError, ConfigError, Each, ObservedBody, Place};
+use steadfast_core::{BoxError, ConfigError, Each, ObservedBody, Place, Probe};
 use steadfast_egress::{Egress, EgressChannel};
 use steadfast_penalty::{PenaltyObserver, PenaltyWindow, PenaltyWindowLayer};
+use steadfast_retry::{
+    DeadlineBody, DeadlineFuture, DeadlineLayer, Deadlined, Kind, ResponseFuture as RetryFuture,
+    Retry, RetryBody, RetryLayer,
+};
+use steadfast_stall::{HealthProbe, StallConfig, StallDetect, StallDetectLayer, StallObserver};
 use tonic::transport::Endpoint;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::Config;
+use crate::{Config, ping_and_warm::PingAndWarm};
 
-type Channel = PenaltyWindow<EgressChannel>;
+type Channel = StallDetect<PenaltyWindow<EgressChannel>>;
 type TonicBody = tonic::body::Body;
-type Inner = ObservedBody<ObservedBody<TonicBody, PenaltyObserver>, BalanceObserver>;
+type ChannelBody = ObservedBody<ObservedBody<TonicBody, PenaltyObserver>, StallObserver>;
+type BalanceBody = ObservedBody<ChannelBody, BalanceObserver>;
+type Inner = DeadlineBody<RetryBody<BalanceBody>>;
+type BalanceFuture = ResponseFuture<Channel, TonicBody>;
+type StackFuture = DeadlineFuture<RetryFuture<Balance<Channel>, BalanceFuture, BalanceBody>>;
 
 /// gRPC channels to one service, as one: what a generated client is built on.
 ///
@@ -48,8 +57,11 @@ type Inner = ObservedBody<ObservedBody<TonicBody, PenaltyObserver>, BalanceObser
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    stack: Balance<Channel>,
+    stack: Deadlined<Retry<Balance<Channel>>>,
+    balance: Balance<Channel>,
     penalty: PenaltyWindowLayer,
+    stall: StallDetectLayer,
+    retry: RetryLayer,
 }
 
 impl Pool {
@@ -66,7 +78,7 @@ impl Pool {
     }
 
     /// A pool for BigTable with the preset [`Config::bigtable`]. `instance` is the instance's full name,
-    /// `projects/{project}/instances/{instance}`.
+    /// `projects/{project}/instances/{instance}`: its PingAndWarm warms new channels and asks silent ones.
     ///
     /// # Errors
     /// An endpoint that can't be dialled, or an instance name of another form.
@@ -84,7 +96,10 @@ impl Pool {
                 return Err(ConfigError::new("instance", instance, form));
             }
         }
-        Self::builder(endpoint).config(Config::bigtable()).build()
+        Self::builder(endpoint)
+            .config(Config::bigtable())
+            .probe(PingAndWarm::new(instance))
+            .build()
     }
 
     /// The steps between [`Pool::new`] and a stack of one's own.
@@ -102,6 +117,9 @@ impl Pool {
             env: true,
             places: None,
             per_place: None,
+            probe: Box::new(|config| StallDetectLayer::new(config, HealthProbe::new())),
+            idempotent: Vec::new(),
+            deadlines: Vec::new(),
         }
     }
 
@@ -114,7 +132,7 @@ impl Pool {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn warm(&self, channels: usize) -> Result<(), BoxError> {
-        self.stack.warm(channels).await
+        self.balance.warm(channels).await
     }
 
     /// Closes the pool for all clones: see [`Balance::close`].
@@ -122,19 +140,19 @@ impl Pool {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn close(&self, grace: Duration) -> CloseReport {
-        self.stack.close(grace).await
+        self.balance.close(grace).await
     }
 
     /// The pool as plain data.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.stack.snapshot()
+        self.balance.snapshot()
     }
 
     /// Follows whether the pool can take requests.
     #[must_use]
     pub fn connectivity(&self) -> tokio::sync::watch::Receiver<Connectivity> {
-        self.stack.connectivity()
+        self.balance.connectivity()
     }
 
     /// The penalty layer's handle, to read which channels carry a penalty.
@@ -142,15 +160,30 @@ impl Pool {
     pub fn penalty(&self) -> &PenaltyWindowLayer {
         &self.penalty
     }
+
+    /// The stall layer's handle, to read which channels are silent, and what was decided of late.
+    #[must_use]
+    pub fn stall(&self) -> &StallDetectLayer {
+        &self.stall
+    }
+
+    /// The retry layer's handle, to read what was sent again, and to share its budget.
+    #[must_use]
+    pub fn retry(&self) -> &RetryLayer {
+        &self.retry
+    }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("stack", &self.stack)
+            .field("balance", &self.balance)
             .finish_non_exhaustive()
     }
 }
+
+/// Makes the stall layer, whose probe's type is known only where it was given.
+type Stall = Box<dyn FnOnce(StallConfig) -> Result<StallDetectLayer, ConfigError> + Send>;
 
 type PerPlace = Arc<dyn Fn(&Place) -> Result<Endpoint, BoxError> + Send + Sync>;
 
@@ -161,6 +194,9 @@ pub struct PoolBuilder {
     env: bool,
     places: Option<Places>,
     per_place: Option<PerPlace>,
+    probe: Stall,
+    idempotent: Vec<(String, Kind)>,
+    deadlines: Vec<(String, Duration)>,
 }
 
 impl PoolBuilder {
@@ -202,11 +238,40 @@ impl PoolBuilder {
         self
     }
 
+    /// The request that shows whether a channel answers: it warms new channels, and asks those that fell
+    /// silent. Default: `grpc.health.v1.Health/Check`, to which any answer will do. It carries no
+    /// credentials unless it brings them.
+    #[must_use]
+    pub fn probe(mut self, probe: impl Probe<Body = TonicBody>) -> Self {
+        self.probe = Box::new(|config| StallDetectLayer::new(config, probe));
+        self
+    }
+
+    /// Methods that may be repeated after a failure that leaves open whether the server did what it was
+    /// asked to, by path, `/package.Service/Method`, and how each is repeated. Default: none. What a
+    /// server certainly never processed is sent again for every method.
+    #[must_use]
+    pub fn retry<M: Into<String>>(mut self, methods: impl IntoIterator<Item = (M, Kind)>) -> Self {
+        let methods = methods
+            .into_iter()
+            .map(|(method, kind)| (method.into(), kind));
+        self.idempotent.extend(methods);
+        self
+    }
+
+    /// The deadline of a method's calls whose callers set none, from 1 ms to a year; it goes before
+    /// `deadline.default`. It bounds all of a call, its body included.
+    #[must_use]
+    pub fn deadline(mut self, method: impl Into<String>, deadline: Duration) -> Self {
+        self.deadlines.push((method.into(), deadline));
+        self
+    }
+
     /// The pool. The environment is read here, once.
     ///
     /// # Errors
-    /// A setting out of its range: field or variable, value and range; or an endpoint that can't be
-    /// dialled.
+    /// A setting out of its range: field or variable, value and range; an endpoint that can't be dialled;
+    /// or a method whose name is no path.
     pub fn build(self) -> Result<Pool, ConfigError> {
         let config = if self.env {
             self.config.with_env()?
@@ -229,8 +294,25 @@ impl PoolBuilder {
         if let Some(places) = self.places {
             balance = balance.places(places);
         }
-        let stack = balance.layer(Each(penalty.clone()).layer(egress));
-        Ok(Pool { stack, penalty })
+        let stall = (self.probe)(config.stall)?;
+        let mut retry = RetryLayer::new(config.retry)?;
+        for (method, kind) in &self.idempotent {
+            retry = retry.idempotent(method, *kind)?;
+        }
+        let mut deadline = DeadlineLayer::new(config.deadline)?;
+        for (method, time) in &self.deadlines {
+            deadline = deadline.method(method, *time)?;
+        }
+        let channels = Each(stall.clone()).layer(Each(penalty.clone()).layer(egress));
+        let balance = balance.layer(channels);
+        let stack = deadline.layer(retry.layer(balance.clone()));
+        Ok(Pool {
+            stack,
+            balance,
+            penalty,
+            stall,
+            retry,
+        })
     }
 }
 
@@ -250,6 +332,8 @@ impl fmt::Debug for PoolBuilder {
             .field("config", &self.config)
             .field("env", &self.env)
             .field("places", &self.places)
+            .field("idempotent", &self.idempotent)
+            .field("deadlines", &self.deadlines)
             .finish_non_exhaustive()
     }
 }
@@ -260,7 +344,7 @@ impl Service<Request<TonicBody>> for Pool {
     type Future = PoolFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.stack.poll_ready(cx)
+        Service::<Request<TonicBody>>::poll_ready(&mut self.stack, cx)
     }
 
     fn call(&mut self, request: Request<TonicBody>) -> PoolFuture {
@@ -272,10 +356,9 @@ impl Service<Request<TonicBody>> for Pool {
 
 pin_project! {
     /// The future of one call through a [`Pool`]. Dropping it cancels the call.
-    #[derive(Debug)]
     pub struct PoolFuture {
         #[pin]
-        inner: ResponseFuture<Channel, TonicBody>,
+        inner: StackFuture,
     }
 }
 
@@ -321,5 +404,11 @@ impl Body for PoolBody {
 impl fmt::Debug for PoolBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolBody").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PoolFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolFuture").finish_non_exhaustive()
     }
 }

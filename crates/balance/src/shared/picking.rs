@@ -66,8 +66,11 @@ impl<S> Shared<S> {
                 self.note_pressure(choice.seen.in_flight());
                 let member = &roster.members[choice.index];
                 let lease = Lease::claimed(Arc::clone(&member.channel));
-                let service = member.service.clone();
-                return Ok(Picked { lease, service });
+                return Ok(Picked {
+                    lease,
+                    service: member.take(),
+                    member: Arc::clone(member),
+                });
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
-use super::{penalty, pick};
+use super::{overhead::OverheadBench, penalty, pick, sparse::SparseBench};
 use crate::{
     cli::{own_program, seconds},
     demo::JsonFile,
@@ -14,15 +14,19 @@ use crate::{
 /// Small comparisons, one question each.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
+    Overhead(OverheadBench),
     Penalty(PenaltyBench),
     Pick(PickBench),
+    Sparse(SparseBench),
 }
 
 impl Bench {
     pub(crate) async fn run(self) -> Result<()> {
         match self {
+            Self::Overhead(bench) => bench.run().await,
             Self::Penalty(bench) => bench.run().await,
             Self::Pick(bench) => bench.run(),
+            Self::Sparse(bench) => bench.run().await,
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The benches: small comparisons, each with a table and rows of JSON.
 
 mod cli;
+mod overhead;
 mod penalty;
 mod pick;
 mod servers;
+mod sparse;
 
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use cli::Bench;
+pub(crate) use overhead::{Script, play, serve_echo};
 pub(crate) use servers::serve;
 
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {

@@ -206,7 +206,8 @@ async fn the_set_is_configurable() {
 /// handed them back; without a time-out it may take for ever.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_may_have_a_time_out() {
-    let pool = Pool::new(|seen| if seen.number == 0 { None } else { good() });
+    let mut pool = Pool::scripted([good]);
+    pool.queues = true;
     let retry = over_with(&pool, |config| {
         (config.attempt_timeout, config.backoff) = (Some(70 * MS), Duration::ZERO);
     });

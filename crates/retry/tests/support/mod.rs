@@ -69,6 +69,8 @@ pub(crate) struct Pool {
     seen: Arc<Mutex<Vec<Seen>>>,
     /// Whether it answers without reading the request.
     pub(crate) hasty: bool,
+    /// Whether the first call stays in its queue.
+    pub(crate) queues: bool,
 }
 
 impl Pool {
@@ -77,6 +79,7 @@ impl Pool {
             replies: Arc::new(replies),
             seen: Arc::default(),
             hasty: false,
+            queues: false,
         }
     }
 
@@ -112,8 +115,10 @@ impl Service<Request<Body>> for Pool {
             if let Some(attempt) = extensions.get::<Attempt>() {
                 attempt.picked(channel, Place::default());
             }
-            at_bottom(&mut parts.extensions);
             let number = pool.calls();
+            if number > 0 || !pool.queues {
+                at_bottom(&mut parts.extensions);
+            }
             let mut seen = Seen {
                 number,
                 at: now(),
@@ -124,6 +129,9 @@ impl Service<Request<Body>> for Pool {
                 body: Bytes::new(),
             };
             pool.seen.lock().unwrap().push(seen.clone());
+            if number == 0 && pool.queues {
+                return std::future::pending().await;
+            }
             if !pool.hasty {
                 seen.body = body.collect().await?.to_bytes();
                 pool.seen.lock().unwrap()[number] = seen.clone();

@@ -62,15 +62,16 @@ impl Fleet {
 
     /// The pacemaker's turn.
     pub(crate) fn beat(&self) -> Next {
-        let all = self.all();
+        let mut all = Vec::new();
         let mut state = self.state();
+        state.collect(&mut all);
         let now = now();
         state.note_lateness(&self.config, now.into_std());
         if state.due.take().is_some() {
             self.tick.fetch_add(1, Ordering::Relaxed);
         }
-        let busy = self.survey(&mut state, &all, now.into_std());
-        state.idle = if busy { 0 } else { state.idle + 1 };
+        let seen = self.survey(&mut state, &all, now.into_std());
+        state.idle = if seen.busy { 0 } else { state.idle + 1 };
         let next = if state.channels.is_empty() {
             state.pacemaker = None;
             self.awake.set(false);
@@ -83,54 +84,61 @@ impl Fleet {
             Next::At(next)
         };
         drop(state);
+        self.metrics.oldest(seen.oldest);
         self.act();
         next
     }
 
-    /// Lets the pacemaker rest, unless a caller has just come.
+    /// Lets the pacemaker rest, unless a caller has just come. `all` are all that there are, as the lock is
+    /// held: who comes on another one finds that the pacemaker is to be woken.
     fn rests(&self, all: &[Arc<Channel>]) -> bool {
         let sits = |channel: &Arc<Channel>| channel.seats.look().sitting > 0;
         self.awake.may_rest(|| all.iter().any(sits))
     }
 
-    /// Tells the policy what is new about the channels. Says whether there is anything to watch.
-    pub(super) fn survey(&self, state: &mut State, all: &[Arc<Channel>], now: Instant) -> bool {
+    /// Tells the policy what is new about the channels.
+    pub(super) fn survey(&self, state: &mut State, all: &[Arc<Channel>], now: Instant) -> Seen {
         let tick = self.tick();
         // A stamp was made before the next tick: so long ago at least.
-        let ago = |stamp: u64| {
-            let ticks = tick.saturating_sub(stamp + 1);
-            self.config.tick * u32::try_from(ticks).unwrap_or(u32::MAX)
-        };
+        let long = |ticks: u64| self.config.tick * u32::try_from(ticks).unwrap_or(u32::MAX);
+        let ago = |stamp: u64| long(tick.saturating_sub(stamp + 1));
         let within = |stamp: u64| ago(stamp) < self.config.silence;
-        let (mut busy, mut oldest) = (false, Duration::ZERO);
+        let moves = |channel: &Channel| within(channel.moved());
+        let moving = all.iter().filter(|channel| moves(channel)).count();
+        let mut seen = Seen::default();
         for channel in all {
             let in_pool = channel.is_in_pool();
             if state.in_pool.insert(channel.id, in_pool) != Some(in_pool) {
                 state.tell(Fact::InPool(channel.id, in_pool), now);
             }
             let waiting = channel.seats.look();
-            busy |= waiting.sitting > 0;
-            let waited = waiting.since.map_or(Duration::ZERO, ago);
-            oldest = oldest.max(waited);
-            let mut others = all.iter().filter(|other| other.id != channel.id);
+            seen.busy |= waiting.sitting > 0;
+            seen.oldest = seen.oldest.max(waiting.since.map_or(Duration::ZERO, ago));
             let look = Look {
-                waited,
+                waited: long(channel.awaited(waiting.waiting > 0, tick)),
                 silent: ago(channel.moved()),
-                others: others.any(|other| within(other.moved())),
+                others: moving > usize::from(moves(channel)),
             };
             if state.recorder.policy().is_news(channel.id, look, now) {
                 state.tell(Fact::Looked(channel.id, look), now);
             }
         }
-        self.metrics.oldest(oldest);
         let policy = state.recorder.policy();
-        let due = policy.next_deadline().is_some_and(|due| due <= now);
-        busy |= policy.is_busy();
-        if due {
+        seen.busy |= policy.is_busy();
+        if policy.next_deadline().is_some_and(|due| due <= now) {
             state.tell(Fact::Deadline, now);
         }
-        busy
+        seen
     }
+}
+
+/// What a look at all channels found.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Whether there is anything to watch.
+    busy: bool,
+    /// How long the caller has waited that has waited longest.
+    oldest: Duration,
 }
 
 impl State {

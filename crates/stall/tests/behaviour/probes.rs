@@ -11,7 +11,9 @@ use std::{
 };
 
 use http::Request;
-use steadfast_core::{BottomLayer, BoxError, ChannelLayer, Metered, Place, Prepared, Probe};
+use steadfast_core::{
+    BottomLayer, BoxError, ChannelLayer, Metered, Place, Prepared, Probe, Standing,
+};
 use steadfast_stall::{Action, Condition, StallConfig, StallDetectLayer};
 use tokio::time::{Duration, sleep};
 use tower::Service;
@@ -42,6 +44,8 @@ async fn any_status_keeps_a_channel_in_service() {
         let waits = spawn_call(&fleet.channels[0], "/hangs");
         sleep(60 * SECOND).await;
         assert_eq!(fleet.condition(0), Condition::Serving, "{asked:?}");
+        let standing = fleet.channels[0].meter().read().standing();
+        assert_eq!(standing, Standing::Open, "in reserve no longer");
         // S12: one a second, and the time it takes.
         assert!(
             fleet.servers[0].probes() <= 60,

@@ -35,6 +35,31 @@ async fn one_waiting_caller_is_enough() {
     assert_eq!((fleet.servers[0].probes(), fleet.probes()), (1, 1));
 }
 
+/// S1: callers in turn are enough too, each of which gives up long before a second is over.
+#[tokio::test(start_paused = true)]
+async fn callers_with_short_deadlines_are_enough() {
+    let mut fleet = Fleet::new(4);
+    fleet.keep_busy(1..3);
+    sleep(3 * SECOND).await;
+    fleet.servers[0].freeze();
+    let channel = fleet.channels[0].clone();
+    let impatient = tokio::spawn(async move {
+        let limit = Duration::from_millis(120);
+        while let Err(_) | Ok(Ok(_)) = tokio::time::timeout(limit, call(&channel, "/ok")).await {}
+    });
+    let took = fleet.until(0, Condition::Quarantined).await;
+    assert!(took <= 2 * SECOND + 2 * TICK, "{took:?}");
+    impatient.await.unwrap();
+    // But not if nobody waits in between.
+    for _ in 0..20 {
+        let limit = Duration::from_millis(120);
+        let call = call(&fleet.channels[3], "/hangs");
+        assert!(tokio::time::timeout(limit, call).await.is_err());
+        sleep(Duration::from_millis(120)).await;
+    }
+    assert_eq!(fleet.servers[3].probes(), 0);
+}
+
 /// S1: a channel is not suspect as long as anything comes for a caller within the second, for whomever.
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_moves_is_no_suspect() {
@@ -101,6 +126,8 @@ async fn others_that_stop_meanwhile_spare_it() {
     fleet.servers.iter().for_each(|server| server.freeze());
     // What was on its way when it became suspect may have come.
     let ended = fleet.until(0, Condition::Unanswered).await;
+    let standing = fleet.channels[0].meter().read().standing();
+    assert_eq!(standing, Standing::Open, "spared, it stays in service");
     assert!(ended <= SECOND + TICK);
     let spared = fleet
         .layer

@@ -5,7 +5,8 @@ use std::sync::Once;
 use super::settings;
 
 /// The sections that a configuration has.
-pub(super) const SECTIONS: [&str; 3] = ["balance", "penalty", "egress"];
+pub(super) const SECTIONS: [&str; 6] =
+    ["balance", "penalty", "stall", "retry", "deadline", "egress"];
 
 /// A setting that was taken out: it is accepted and ignored.
 struct Retired {
@@ -21,7 +22,10 @@ static RETIRED: [Retired; 1] = [Retired {
 }];
 
 /// Fields of the layers that a whole stack takes from another setting.
-const FOLLOWS: [(&str, &str); 2] = [
+const FOLLOWS: [(&str, &str); 5] = [
+    ("stall.name", "balance.name"),
+    ("stall.resets", "egress.reset_streams"),
+    ("retry.name", "balance.name"),
     ("penalty.name", "balance.name"),
     ("egress.connect_budget", "balance.connect_budget"),
 ];

@@ -4,6 +4,8 @@
 use steadfast_balance::BalanceConfig;
 use steadfast_egress::EgressConfig;
 use steadfast_penalty::PenaltyConfig;
+use steadfast_retry::{DeadlineConfig, RetryConfig, RetryOn};
+use steadfast_stall::StallConfig;
 
 use super::{
     Config,
@@ -24,6 +26,9 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
     let Config {
         balance,
         penalty,
+        stall,
+        retry,
+        deadline,
         egress,
     } = config;
     let BalanceConfig {
@@ -57,6 +62,54 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         occupancy,
         trickle,
     } = penalty;
+    let StallConfig {
+        enabled: stall_enabled,
+        name: _, // follows balance.name
+        silence,
+        answer,
+        prepare,
+        probes,
+        alone: _, // a pool is never alone
+        reprobe,
+        reprobe_most,
+        most_percent,
+        strikes,
+        strike_window,
+        dead_after,
+        replace_every,
+        resets: _, // follows egress.reset_streams
+        tick,
+        tolerance,
+        ring,
+    } = stall;
+    let RetryConfig {
+        enabled: retry_enabled,
+        name: _, // follows balance.name
+        attempts,
+        resends,
+        retry_on,
+        attempt_timeout,
+        backoff,
+        backoff_max,
+        request_limit,
+        reply_limit,
+        budget,
+        budget_percent,
+        budget_per_second,
+    } = retry;
+    let RetryOn {
+        dial_failed,
+        unprocessed,
+        connection_lost,
+        reset,
+        no_status,
+        unavailable,
+        quarantine,
+        timeout,
+    } = retry_on;
+    let DeadlineConfig {
+        default: default_deadline,
+    } = deadline;
     let EgressConfig {
         stream_window,
         connection_window,
@@ -98,6 +151,41 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         ("penalty.linear_decay", linear_decay),
         ("penalty.occupancy", occupancy),
         ("penalty.trickle", trickle),
+        ("stall.enabled", stall_enabled),
+        ("stall.silence", silence),
+        ("stall.answer", answer),
+        ("stall.prepare", prepare),
+        ("stall.probes", probes),
+        ("stall.reprobe", reprobe),
+        ("stall.reprobe_most", reprobe_most),
+        ("stall.most_percent", most_percent),
+        ("stall.strikes", strikes),
+        ("stall.strike_window", strike_window),
+        ("stall.dead_after", dead_after),
+        ("stall.replace_every", replace_every),
+        ("stall.tick", tick),
+        ("stall.tolerance", tolerance),
+        ("stall.ring", ring),
+        ("retry.enabled", retry_enabled),
+        ("retry.attempts", attempts),
+        ("retry.resends", resends),
+        ("retry.attempt_timeout", attempt_timeout),
+        ("retry.backoff", backoff),
+        ("retry.backoff_max", backoff_max),
+        ("retry.request_limit", request_limit),
+        ("retry.reply_limit", reply_limit),
+        ("retry.budget", budget),
+        ("retry.budget_percent", budget_percent),
+        ("retry.budget_per_second", budget_per_second),
+        ("retry.retry_on.dial_failed", dial_failed),
+        ("retry.retry_on.unprocessed", unprocessed),
+        ("retry.retry_on.connection_lost", connection_lost),
+        ("retry.retry_on.reset", reset),
+        ("retry.retry_on.no_status", no_status),
+        ("retry.retry_on.unavailable", unavailable),
+        ("retry.retry_on.quarantine", quarantine),
+        ("retry.retry_on.timeout", timeout),
+        ("deadline.default", default_deadline),
         ("egress.stream_window", stream_window),
         ("egress.connection_window", connection_window),
         ("egress.max_frame_size", max_frame_size),

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     chart,
-    run::{self, Options, ROWS},
+    run::{self, Options, ROWS, WARM_UP},
     tables,
 };
 use crate::{bench::progress, cli::seconds, demo::JsonFile, error::Result};
@@ -46,6 +46,7 @@ impl SparseSim {
         let json = self.json.as_deref().map(JsonFile::open).transpose()?;
         let options = Options {
             length: Duration::from_secs_f64(self.seconds),
+            warm_up: WARM_UP,
             seed: self.seed,
         };
         let bar = progress(ROWS as u64);

@@ -37,7 +37,7 @@ pub(super) enum Pattern {
 }
 
 /// Flows of one kind.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
     pub(super) flows: u32,
     pub(super) pattern: Pattern,

@@ -35,8 +35,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Options {
     /// What is measured of each run.
     pub(super) length: Duration,
+    /// What goes before it, in calls of the flows that take longest.
+    pub(super) warm_up: u32,
     pub(super) seed: u64,
 }
+
+/// As long as the first credit of all busy flows lasts, and longer than the longest calls need to mix.
+pub(super) const WARM_UP: u32 = 150;
 
 /// Everything, in the order of the tables; says when each row is there.
 pub(super) fn all(options: Options, mut done: impl FnMut(&Row)) -> Vec<Row> {
@@ -158,10 +163,7 @@ fn cell(
     bulk: Group,
     window: u32,
 ) -> Row {
-    let one = Group {
-        flows: 1,
-        ..victim.clone()
-    };
+    let one = Group { flows: 1, ..victim };
     let alone = Options {
         length: options.length / 4,
         ..options
@@ -186,12 +188,10 @@ fn cell(
     }
 }
 
-/// A run that begins with as long a warm-up as the first credit of all busy flows lasts, and the longest calls need to
-/// mix.
 fn model(options: Options, discipline: Discipline, groups: Vec<Group>) -> Model {
     let longest = groups.iter().map(|group| group.service).max();
     let longest = longest.unwrap_or_default();
-    let warm_up = longest * 150;
+    let warm_up = longest * options.warm_up;
     let mut model = Model::new(discipline.policy(), groups, options.seed);
     model.run(longest, warm_up, warm_up + options.length);
     model

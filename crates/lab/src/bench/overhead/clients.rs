@@ -1,0 +1,74 @@
+//! The contenders, connected to the echo server.
+
+use steadfast::{
+    Balance, BalanceConfig, BalanceLayer, Bottom, BoxError, ChannelId, Config, Each, Egress,
+    EgressConfig, NewChannel, PenaltyConfig, PenaltyWindowLayer, Place, Pool,
+};
+use tonic::transport::{Channel, Endpoint};
+use tower::Layer;
+
+use super::{
+    Contender,
+    work::{Client, Over},
+};
+use crate::error::{Error, Result};
+
+/// A contender whose one connection is up.
+pub(super) async fn connect(contender: Contender, uri: &str) -> Result<Box<dyn Client>> {
+    let connected = connected(contender, uri).await;
+    connected.map_err(|error| {
+        let what = format!("can't connect {} to {uri}", contender.name());
+        Error::because(what, error)
+    })
+}
+
+async fn connected(contender: Contender, uri: &str) -> Result<Box<dyn Client>, BoxError> {
+    let penalty = PenaltyWindowLayer::new(PenaltyConfig::default())?;
+    Ok(match contender {
+        Contender::Channel => Box::new(Over(bare(uri).await?)),
+        Contender::Egress => {
+            let egress = Egress::new(uri.to_owned(), EgressConfig::default())?;
+            let place = Place::new(uri);
+            let channel = egress.new_channel(ChannelId::next(), &place).await?;
+            Box::new(Over(channel))
+        }
+        Contender::Penalty => Box::new(Over(penalty.layer(bare(uri).await?))),
+        Contender::Balance => Box::new(Over(balance(factory(uri)).await?)),
+        Contender::BalancePenalty => {
+            let channels = Each(penalty).layer(factory(uri));
+            Box::new(Over(balance(channels).await?))
+        }
+        Contender::Stack => {
+            let config = Config {
+                balance: BalanceConfig::fixed(1),
+                ..Config::default()
+            };
+            let builder = Pool::builder(uri.to_owned()).config(config).without_env();
+            let pool = builder.build()?;
+            pool.warm(1).await?;
+            Box::new(Over(pool))
+        }
+    })
+}
+
+async fn bare(uri: &str) -> Result<Channel, BoxError> {
+    Ok(Endpoint::from_shared(uri.to_owned())?.connect().await?)
+}
+
+/// A factory of bare channels.
+fn factory(uri: &str) -> impl NewChannel<Service = Bottom<Channel>> + use<> {
+    let uri = uri.to_owned();
+    move |_id: ChannelId, _place: Place| {
+        let uri = uri.clone();
+        async move { bare(&uri).await }
+    }
+}
+
+async fn balance<F>(factory: F) -> Result<Balance<F::Service>, BoxError>
+where
+    F: NewChannel<Service: Clone + Send + Sync + 'static>,
+{
+    let balance = BalanceLayer::new(BalanceConfig::fixed(1))?.layer(factory);
+    balance.warm(1).await?;
+    Ok(balance)
+}
