@@ -216,7 +216,7 @@ fn is_quarantine(error: &Status) -> bool {
 async fn a_frozen_connection_costs_two_seconds() {
     let bed = Bed::new(10).await;
     let load = bed.load(500);
-    for (connection, offset) in [(0, 0), (3, 13), (5, 26), (7, 38), (9, 49)] {
+    for (connection, offset) in [(0, 0), (5, 17), (9, 36)] {
         sleep(5 * SECOND + Duration::from_millis(offset)).await;
         bed.network.freeze(Which::One(connection));
         let frozen = now();
@@ -263,7 +263,7 @@ async fn a_frozen_connection_costs_two_seconds() {
         let used = load.each(|call| call.began > thawed && on_it(call));
         assert!(used.into_iter().any(|used| used), "restored, and not used");
     }
-    assert!(bed.probes() >= 10 + 5);
+    assert!(bed.probes() >= 10 + 3);
 }
 
 /// S4: one read that is stalled before its headers, the only one that waits, with all other time-outs at

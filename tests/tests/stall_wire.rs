@@ -320,40 +320,42 @@ async fn channel_alone(
 /// succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ending_1500_streams_keeps_the_connection() {
-    for late in [
-        Late::Data(Duration::ZERO),
-        Late::Headers(Duration::ZERO),
-        Late::Data(5 * SECOND),
-        Late::Headers(5 * SECOND),
-    ] {
-        let silent = Arc::new(AtomicBool::new(false));
-        let peer = stubborn(&silent, late);
-        let layer = stall(StallConfig {
-            resets: Some(4_096),
-            ..StallConfig::alone()
-        });
-        let channel = channel_alone(&peer, &layer).await;
-        silent.store(true, Ordering::SeqCst);
-        let mut readers = open_streams(&channel, &peer, 1_500).await;
-        while let Some(status) = soon("an end", readers.join_next()).await {
-            let status = status.unwrap();
-            assert!(is_quarantine(&status), "{late:?} {status:?}");
-        }
-        peer.wait_until(HANG, |seen| seen.resets.len() >= 1_500)
-            .await
-            .unwrap();
-        silent.store(false, Ordering::SeqCst);
-        let answered = || layer.snapshot()[0].condition == Condition::Serving;
-        until("the probe's answer", answered).await;
-        let (Late::Data(after) | Late::Headers(after)) = late;
-        // What comes late has come.
-        sleep(after + SECOND).await;
-        let mut client = EchoClient::new(channel.clone());
-        let call = client.unary(EchoRequest::default());
-        soon("a call", call).await.unwrap();
-        assert_eq!(peer.goaways(), [], "{late:?}");
-        assert_eq!(peer.connections(), 1, "{late:?}");
+    tokio::join!(
+        ending_1500_streams(Late::Data(Duration::ZERO)),
+        ending_1500_streams(Late::Headers(Duration::ZERO)),
+        ending_1500_streams(Late::Data(5 * SECOND)),
+        ending_1500_streams(Late::Headers(5 * SECOND)),
+    );
+}
+
+async fn ending_1500_streams(late: Late) {
+    let silent = Arc::new(AtomicBool::new(false));
+    let peer = stubborn(&silent, late);
+    let layer = stall(StallConfig {
+        resets: Some(4_096),
+        ..StallConfig::alone()
+    });
+    let channel = channel_alone(&peer, &layer).await;
+    silent.store(true, Ordering::SeqCst);
+    let mut readers = open_streams(&channel, &peer, 1_500).await;
+    while let Some(status) = soon("an end", readers.join_next()).await {
+        let status = status.unwrap();
+        assert!(is_quarantine(&status), "{late:?} {status:?}");
     }
+    peer.wait_until(HANG, |seen| seen.resets.len() >= 1_500)
+        .await
+        .unwrap();
+    silent.store(false, Ordering::SeqCst);
+    let answered = || layer.snapshot()[0].condition == Condition::Serving;
+    until("the probe's answer", answered).await;
+    let (Late::Data(after) | Late::Headers(after)) = late;
+    // What comes late has come.
+    sleep(after + SECOND).await;
+    let mut client = EchoClient::new(channel.clone());
+    let call = client.unary(EchoRequest::default());
+    soon("a call", call).await.unwrap();
+    assert_eq!(peer.goaways(), [], "{late:?}");
+    assert_eq!(peer.connections(), 1, "{late:?}");
 }
 
 /// S7: 1,200 of 1,500 dropped by their callers: the other 300 go on to their end.
@@ -600,7 +602,8 @@ fn a_blocked_runtime_quarantines_nothing() {
             for blocked in blocked.collect::<Vec<_>>() {
                 blocked.await.unwrap();
             }
-            sleep(4 * SECOND).await;
+            // A second of silence, one for a probe, and some more.
+            sleep(3 * SECOND).await;
             task.abort();
             let ring = layer.ring();
             assert_eq!(quarantines(&layer), 0, "{workers} workers:\n{ring}");

@@ -58,7 +58,8 @@ enum Command {
 /// Compare the contenders on the same reads, fault by fault (five minutes by default).
 ///
 /// Four BigTable servers are started and filled with the same rows. Three contenders read from
-/// them in turn, each in a process of its own and with its library's defaults:
+/// them in turn, each in a process of its own and with its library's defaults (the pool is told
+/// that ReadRows may be repeated):
 ///
 ///   channel        one tonic Channel to the first server
 ///   tonic-balance  tonic's own balance, ten connections over the four servers

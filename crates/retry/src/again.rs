@@ -1,27 +1,22 @@
 //! The slow path: attempts after the first one, and all attempts where each has a time-out.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::future::{Future, poll_fn};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body::Body as HttpBody;
-use steadfast_classify::{Exchange, local_error};
+use steadfast_classify::local_error;
 use steadfast_core::{BoxError, LocalKind, Outcome, now};
-use tokio::time::{Instant, Sleep, error::Elapsed, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, error::Elapsed, sleep, timeout_at};
 use tonic::body::Body;
 use tower_service::Service;
 use tracing::Instrument;
 
 use crate::{
-    Resend, RetryBody,
-    body::{Guard, encoding},
+    Resend,
     call::Call,
-    error::Tried,
-    failure::{Answer, Came, Failure, Next},
+    failure::{Answer, Came, Failure},
+    guard::guard,
 };
 
 /// Where it begins.
@@ -128,77 +123,9 @@ async fn within<F: Future>(until: Option<Instant>, future: F) -> Result<F::Outpu
 }
 
 /// The failure of an attempt that took too long.
-fn timed_out<B>() -> Failure<B> {
+pub(crate) fn timed_out<B>() -> Failure<B> {
     let cause = Box::new(tower::timeout::error::Elapsed::new());
     let text = "the attempt timed out";
     let error = local_error(LocalKind::Deadline, text, Some(cause));
     Failure::error(Outcome::Timeout, error)
-}
-
-/// A stream that can be repeated until its first message comes. `late` is when the attempt has taken too
-/// long.
-pub(crate) fn guard<S, B>(
-    mut call: Call<S>,
-    response: Response<B>,
-    exchange: Exchange,
-    late: Option<Instant>,
-) -> Response<RetryBody<B>>
-where
-    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    let progress = call.progress.clone();
-    call.tried.note();
-    let guard = Guarding {
-        exchange,
-        encoding: encoding(response.headers()),
-        late: late.map(|late| Box::pin(sleep_until(late))),
-        call,
-    };
-    response.map(|body| RetryBody::through(body).guarded(Box::new(guard), progress))
-}
-
-struct Guarding<S> {
-    exchange: Exchange,
-    encoding: Option<HeaderValue>,
-    late: Option<Pin<Box<Sleep>>>,
-    call: Call<S>,
-}
-
-impl<S, B> Guard<B> for Guarding<S>
-where
-    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    fn exchange(&mut self) -> &mut Exchange {
-        &mut self.exchange
-    }
-
-    fn encoding(&mut self) -> &mut Option<HeaderValue> {
-        &mut self.encoding
-    }
-
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Failure<B>> {
-        match &mut self.late {
-            // Pending: the timer holds the waker.
-            Some(late) => late.as_mut().poll(cx).map(|()| timed_out()),
-            // Pending: there is nothing here to be waited for.
-            None => Poll::Pending,
-        }
-    }
-
-    fn failed(self: Box<Self>, failure: Failure<B>) -> Next<B> {
-        self.call.next(failure)
-    }
-
-    fn into_tried(self: Box<Self>) -> Tried {
-        self.call.show(None);
-        self.call.tried
-    }
 }

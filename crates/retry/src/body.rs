@@ -10,7 +10,6 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use steadfast_classify::Exchange;
 use steadfast_core::{BoxError, End, Outcome};
 
 use crate::{
@@ -18,6 +17,7 @@ use crate::{
     error::{Tried, Unfinished, last},
     failure::{Again, Failure, Next},
     frames::Frames,
+    guard::Guard,
 };
 
 /// The body of a reply that came through a [`Retry`](crate::Retry).
@@ -47,21 +47,6 @@ struct Repeat<B> {
     again: Again<B>,
     /// The compression that the caller was told of.
     told: Option<HeaderValue>,
-}
-
-/// What a stream keeps until its first message was handed up.
-pub(crate) trait Guard<B>: Send {
-    fn exchange(&mut self) -> &mut Exchange;
-
-    /// The compression that the caller was told of.
-    fn encoding(&mut self) -> &mut Option<HeaderValue>;
-
-    /// Ready when the attempt has taken too long.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Failure<B>>;
-
-    fn failed(self: Box<Self>, failure: Failure<B>) -> Next<B>;
-
-    fn into_tried(self: Box<Self>) -> Tried;
 }
 
 type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;

@@ -11,6 +11,7 @@ mod details;
 mod error;
 mod failure;
 mod frames;
+mod guard;
 mod head;
 mod layer;
 mod methods;

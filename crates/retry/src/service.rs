@@ -19,9 +19,10 @@ use tower_service::Service;
 
 use crate::{
     RetryBody,
-    again::{Begin, guard, run},
+    again::{Begin, run},
     call::Call,
     failure::{Again, Answer, Came, Next},
+    guard::guard,
     layer::Shared,
     reply::Reading,
 };

@@ -100,7 +100,7 @@ impl Caller {
         self.calls.lock().unwrap().push((begun, now()));
     }
 
-    async fn run(mut self, pattern: Pattern, mut random: Rng) {
+    async fn run(self, pattern: Pattern, mut random: Rng) {
         match pattern {
             Pattern::Keeps(calls) => {
                 let mut loops = JoinSet::new();
@@ -141,7 +141,7 @@ impl Caller {
     }
 
     /// Keeps a number outstanding that walks at random from 0 to `most`.
-    async fn walk(&mut self, most: u32, step: Duration, mut random: Rng) {
+    async fn walk(&self, most: u32, step: Duration, mut random: Rng) {
         let mut open = JoinSet::new();
         let mut target = 0_u32;
         loop {

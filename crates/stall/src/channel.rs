@@ -176,9 +176,7 @@ impl Report {
             tracing::debug!(pool = channel.fleet.config().name, channel = %channel.id, %verdict, "a probe ended");
         }
     }
-}
 
-impl Report {
     /// Until when the probe is held to be out, unless another channel has received since it began.
     fn until_others_are_known(&self, began: Instant) -> Option<Instant> {
         let channel = self.channel.upgrade()?;

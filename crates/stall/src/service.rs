@@ -29,6 +29,7 @@ pub struct StallDetect<S> {
     inner: S,
     enrolment: Option<Arc<Enrolment>>,
     door: Option<Door>,
+    admission: Admission,
 }
 
 impl<S> StallDetect<S> {
@@ -37,6 +38,7 @@ impl<S> StallDetect<S> {
             inner,
             enrolment,
             door: None,
+            admission: Admission::Open,
         }
     }
 
@@ -50,20 +52,22 @@ impl<S> StallDetect<S> {
         self.enrolment.as_ref().map(|enrolment| &enrolment.0)
     }
 
-    /// Whether the channel takes calls.
-    fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    /// Whether the channel takes calls, or says at once that it doesn't.
+    fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<Result<Admission, BoxError>> {
         let Some(enrolment) = &self.enrolment else {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(Admission::Open));
         };
         let channel = &enrolment.0;
         loop {
             match channel.seats.gate() {
                 Gate::Open(_) => {
                     self.door = None;
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(Ok(Admission::Open));
                 }
                 Gate::Gone => return Poll::Ready(Err(channel.quarantined())),
-                Gate::Shut if channel.fleet.config().alone => return Poll::Ready(Ok(())),
+                Gate::Shut if channel.fleet.config().alone => {
+                    return Poll::Ready(Ok(Admission::Refused));
+                }
                 Gate::Shut => {}
             }
             if self
@@ -84,8 +88,16 @@ impl<S> StallDetect<S> {
     }
 }
 
+/// What the next call is, if the service was ready for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Open,
+    /// Refused, though the channel may be restored meanwhile: the inner service wasn't asked.
+    Refused,
+}
+
 impl<S: Clone> Clone for StallDetect<S> {
-    /// The clone doesn't wait for the quarantine's end until it is asked itself.
+    /// The clone starts un-ready: it doesn't wait for a quarantine's end, nor refuse, until it is asked.
     fn clone(&self) -> Self {
         Self::new(self.inner.clone(), self.enrolment.clone())
     }
@@ -125,25 +137,33 @@ where
     type Future = Observed<S::Future, StallObserver>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        std::task::ready!(self.poll_gate(cx))?;
+        self.admission = std::task::ready!(self.poll_gate(cx))?;
+        if self.admission == Admission::Refused {
+            return Poll::Ready(Ok(()));
+        }
         // Pending: the inner service holds the waker.
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        // A probe of whoever is nobody's call.
-        let watched = !Probing::is_on(request.extensions());
+        let admission = std::mem::replace(&mut self.admission, Admission::Open);
+        // A probe of whoever is nobody's call; but the inner service must have been asked for it, too.
+        let watched = admission == Admission::Refused || !Probing::is_on(request.extensions());
         let Some(channel) = self.channel().filter(|_| watched) else {
             return Observed::new(self.inner.call(request), StallObserver(None));
         };
         let channel = Arc::clone(channel);
-        let Gate::Open(ticket) = channel.seats.gate() else {
-            channel.fleet.wake();
-            Attempt::refused(request.extensions_mut());
-            return Observed::refused(StallObserver(Some(Watched::new(channel, None))));
-        };
-        let watched = Watched::new(channel, Some(ticket));
-        Observed::new(self.inner.call(request), StallObserver(Some(watched)))
+        match channel.seats.gate() {
+            Gate::Open(ticket) if admission == Admission::Open => {
+                let watched = Watched::new(channel, Some(ticket));
+                Observed::new(self.inner.call(request), StallObserver(Some(watched)))
+            }
+            _ => {
+                channel.fleet.wake();
+                Attempt::refused(request.extensions_mut());
+                Observed::refused(StallObserver(Some(Watched::new(channel, None))))
+            }
+        }
     }
 }
 

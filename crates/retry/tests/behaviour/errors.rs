@@ -106,18 +106,23 @@ impl std::fmt::Display for Hides {
 
 impl Error for Hides {}
 
-/// T2: what a layer between hides is still told by the caller's handle.
+/// T1, T2: what a layer between hides is still told by the caller's handle; but not that it certainly never
+/// left, so it is repeated for idempotent methods only.
 #[tokio::test(start_paused = true)]
 async fn the_handle_tells_what_a_layer_hides() {
-    let pool = Pool::new(|seen| {
-        let attempt: &steadfast_core::Attempt = seen.extensions.get().unwrap();
-        attempt.ended(Outcome::NeverSent);
-        Some(Err(Hides(refused()).into()))
-    });
-    whole(over(&pool), request(OTHER, b"")).await.unwrap_err();
-    assert_eq!(pool.calls(), 17);
+    for outcome in [Outcome::NeverSent, Outcome::ConnectionLost] {
+        for (path, calls) in [(HELD, 3), (OTHER, 1)] {
+            let pool = Pool::new(move |seen| {
+                let attempt: &steadfast_core::Attempt = seen.extensions.get().unwrap();
+                attempt.ended(outcome);
+                Some(Err(Hides(refused()).into()))
+            });
+            whole(over(&pool), request(path, b"")).await.unwrap_err();
+            assert_eq!(pool.calls(), calls);
+        }
+    }
     let pool = Pool::new(|_| Some(Err(Hides(refused()).into())));
-    whole(over(&pool), request(OTHER, b"")).await.unwrap_err();
+    whole(over(&pool), request(HELD, b"")).await.unwrap_err();
     assert_eq!(pool.calls(), 1);
 }
 

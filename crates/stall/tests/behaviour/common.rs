@@ -40,6 +40,8 @@ pub(crate) enum Asked {
     HeadOnly,
     /// The connection closes.
     Closes,
+    /// The thread stands still for 400 ms, and then the connection closes.
+    BlocksAndCloses,
     Never,
 }
 
@@ -160,7 +162,12 @@ impl Server {
                 tokio::spawn(async move { frames.closed().await });
                 Ok(head(body))
             }
-            Asked::Closes => {
+            Asked::Closes | Asked::BlocksAndCloses => {
+                if asked == Asked::BlocksAndCloses {
+                    // So that others have received something meanwhile.
+                    sleep(Duration::from_millis(100)).await;
+                    block(Duration::from_millis(400));
+                }
                 let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
                 Err(broken.into())
             }
@@ -375,4 +382,12 @@ pub(crate) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "to stand still is what the test is about"
+)]
+fn block(time: Duration) {
+    std::thread::sleep(time);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use steadfast_stall::{Action, Condition, StallConfig};
 use tokio::time::{advance, sleep};
 
-use crate::common::{Fleet, SECOND, settle, spawn_call};
+use crate::common::{Asked, Fleet, SECOND, settle, spawn_call};
 
 fn local_stalls(fleet: &Fleet) -> usize {
     let ring = fleet.layer.ring();
@@ -53,6 +53,34 @@ async fn a_probe_that_ran_out_meanwhile_says_nothing() {
     // It is silent still, and that is found out.
     let took = fleet.until(0, Condition::Quarantined).await;
     assert!(took <= 4 * SECOND, "{took:?}");
+}
+
+/// S10: nor does one whose end is seen before the pacemaker has its turn. On the real clock, as only that
+/// moves while nothing else does.
+#[test]
+fn a_probe_that_ends_before_the_pacemakers_turn_says_nothing() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().build().unwrap();
+    runtime.block_on(async {
+        let config = StallConfig {
+            silence: Duration::from_millis(200),
+            tick: Duration::from_millis(10),
+            tolerance: Duration::from_millis(100),
+            ..StallConfig::default()
+        };
+        let mut fleet = Fleet::with(4, config);
+        fleet.keep_busy(1..4);
+        fleet.servers[0].when_asked(Asked::BlocksAndCloses);
+        let waits = spawn_call(&fleet.channels[0], "/hangs");
+        while fleet.servers[0].probes() < 3 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let ring = fleet.layer.ring();
+        let quarantined = |it: &Action| matches!(it, Action::Quarantine(..));
+        assert!(!ring.decisions().any(|(_, it)| quarantined(&it)), "{ring}");
+        assert!(local_stalls(&fleet) >= 2, "{ring}");
+        waits.abort();
+    });
 }
 
 /// A tick that is a little late is nothing: the tolerance.

@@ -8,7 +8,7 @@ use std::{
 
 use http::Request;
 use http_body_util::BodyExt;
-use steadfast_core::{Attempt, ChannelLayer, Metered, Standing};
+use steadfast_core::{Attempt, BoxError, ChannelLayer, Metered, Standing};
 use steadfast_stall::{Action, Cause, Condition, StallConfig, StallDetectLayer};
 use tokio::time::sleep;
 use tower::{Layer, Service};
@@ -278,6 +278,35 @@ async fn around_one_channel_alone() {
     server.thaw();
     sleep(13 * SECOND).await;
     assert_eq!(read(call(&channel, "/ok").await.unwrap()).await.unwrap(), 1);
+}
+
+/// S9: a call that was refused beforehand is refused, though the channel is restored meanwhile: the inner
+/// service wasn't asked whether it is ready.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_stands() {
+    let layer = StallDetectLayer::new(StallConfig::alone(), probe).unwrap();
+    let (inner, watch) = steadfast_testkit::contract::StrictService::new();
+    watch.hold();
+    let mut service = layer.layer(inner);
+    async fn ready<S: Service<Request<()>, Error = BoxError>>(service: &mut S) {
+        poll_fn(|cx| service.poll_ready(cx)).await.unwrap();
+    }
+    ready(&mut service).await;
+    let error = service.call(request("/ok")).await.map(drop).unwrap_err();
+    assert_quarantined(&error);
+    watch.unready();
+    ready(&mut service).await;
+    watch.release();
+    watch.ready();
+    while layer.snapshot()[0].condition != Condition::Serving {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let calls = watch.calls();
+    let error = service.call(request("/ok")).await.map(drop).unwrap_err();
+    assert_quarantined(&error);
+    assert_eq!((watch.calls(), watch.violations()), (calls, Vec::new()));
+    ready(&mut service).await;
+    service.call(request("/ok")).await.map(drop).unwrap();
 }
 
 /// The layer twice on one channel, by mistake: each is a channel to it, and both work.

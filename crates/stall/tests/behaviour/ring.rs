@@ -20,7 +20,7 @@ async fn seeded_hour(seed: u64, ring: usize) -> Fleet {
     };
     let mut random = Rng::with_seed(seed);
     let mut fleet = Fleet::with(8, config);
-    fleet.pause = Duration::from_millis(400);
+    fleet.pause = Duration::from_millis(700);
     fleet.keep_busy(0..8);
     let end = steadfast_core::now() + 3_600 * SECOND;
     let left = Arc::new(Mutex::new(Vec::new()));

@@ -2,6 +2,7 @@
 
 mod chart;
 mod cli;
+mod measured;
 mod model;
 mod row;
 mod run;

@@ -8,8 +8,9 @@ use std::{
 };
 
 use fastrand::Rng;
-use hdrhistogram::Histogram;
 use steadfast_sparse::{CallId, FlowId, SparsePolicy};
+
+use super::measured::Measured;
 
 /// How long a caller takes at most from an answer to its next call; uniform. Not nothing, so that what happens at one
 /// instant doesn't decide.
@@ -45,16 +46,6 @@ pub(super) struct Group {
     pub(super) service: Duration,
     /// How far it is off at most, as a share of the mean; uniform.
     pub(super) jitter: f64,
-}
-
-/// What was measured of one group, after the warm-up.
-#[derive(Debug)]
-pub(super) struct Measured {
-    /// From arrival to end, in microseconds.
-    latencies: Histogram<u64>,
-    pub(super) calls: u64,
-    pub(super) arrivals: u64,
-    pub(super) rearmed: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -290,28 +281,6 @@ impl Model {
 
     fn exponential(&mut self, mean: Duration) -> u64 {
         nanos(mean.mul_f64(-(1.0 - self.random.f64()).ln()))
-    }
-}
-
-impl Measured {
-    fn new() -> Self {
-        let latencies = Histogram::new_with_bounds(1, 3_600_000_000, 3);
-        Self {
-            latencies: latencies.expect("the bounds are in order"),
-            calls: 0,
-            arrivals: 0,
-            rearmed: 0,
-        }
-    }
-
-    fn ended(&mut self, latency: u64) {
-        self.calls += 1;
-        self.latencies.saturating_record(latency / 1000);
-    }
-
-    /// A quantile of the latency, in milliseconds.
-    pub(super) fn ms(&self, quantile: f64) -> f64 {
-        self.latencies.value_at_quantile(quantile) as f64 / 1000.0
     }
 }
 
