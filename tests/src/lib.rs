@@ -3,6 +3,7 @@
 
 pub mod echo;
 pub mod emulator;
+pub mod tap;
 pub mod whole;
 
 use std::time::Duration;

@@ -38,6 +38,37 @@ const RESERVE: u64 = 1;
 const AVOIDED: u64 = 2;
 const CLASS_SHIFT: u32 = 40;
 
+const POSITION: u64 = (1 << 28) - 1;
+
+/// The least loaded channel, beginning at `start` and going round, if it is open and has room: what
+/// [`scan`] finds then, in a fifth of the time, since nothing but the cost is looked at until the end. Nothing
+/// if it isn't.
+#[inline]
+pub(crate) fn least_loaded(meters: &[Meter], start: usize, assumed_streams: u32) -> Option<Scan> {
+    let (mut best, mut in_flight, mut position) = (u64::MAX, 0, 0);
+    let (before, from) = meters.split_at(start);
+    for meters in [from, before] {
+        for meter in meters {
+            let seen = meter.read();
+            in_flight += u64::from(seen.in_flight());
+            best = best.min(seen.open_rank() | position);
+            position += 1;
+        }
+    }
+    let index = start + (best & POSITION) as usize;
+    let index = if index < meters.len() {
+        index
+    } else {
+        index - meters.len()
+    };
+    let seen = meters.get(index)?.read();
+    (seen.is_open() && seen.has_room(assumed_streams)).then_some(Scan {
+        choice: Some(Choice { index, seen }),
+        in_flight,
+        full: false,
+    })
+}
+
 /// Scans all channels, beginning at `start` and going round, for the best one of the best class. The
 /// first of equals wins, so a `start` that moves breaks ties by rotation.
 ///
@@ -126,14 +157,17 @@ mod tests {
         owner: MeterOwner,
     }
 
-    fn channels<const N: usize>(in_flight: [u32; N]) -> Vec<Channel> {
-        let channel = |open| {
+    impl Channel {
+        fn new(open: u32) -> Self {
             let meter = Meter::new();
             (0..open).for_each(|_| meter.enter());
             let owner = meter.owner();
-            Channel { meter, owner }
-        };
-        in_flight.into_iter().map(channel).collect()
+            Self { meter, owner }
+        }
+    }
+
+    fn channels<const N: usize>(in_flight: [u32; N]) -> Vec<Channel> {
+        in_flight.into_iter().map(Channel::new).collect()
     }
 
     const RULES: Rules = Rules {
@@ -166,6 +200,47 @@ mod tests {
         }
         channels[1].owner.set_charge(25);
         assert_eq!(pick(&channels, 0, &[]), Some(2));
+    }
+
+    proptest::proptest! {
+        /// B2: the quick scan finds what the full one does, or nothing.
+        #[test]
+        fn the_quick_scan_agrees(
+            loads in proptest::collection::vec((0_u32..5, 0_u32..4, 0_u8..6), 1..12),
+            start in proptest::prelude::any::<proptest::sample::Index>(),
+            assumed in 1_u32..6,
+        ) {
+            let channels: Vec<Channel> = loads.iter().map(|_| Channel::new(0)).collect();
+            for (channel, (open, charge, standing)) in channels.iter().zip(&loads) {
+                (0..*open).for_each(|_| channel.meter.enter());
+                channel.owner.set_charge(*charge);
+                match standing {
+                    4 => channel.owner.set_standing(Standing::Reserve),
+                    5 => channel.owner.set_standing(Standing::Shut),
+                    _ => {}
+                }
+            }
+            let meters: Vec<Meter> = channels.iter().map(|channel| channel.meter.clone()).collect();
+            let start = start.index(meters.len());
+            let rules = Rules { assumed_streams: assumed, ..RULES };
+            let full = scan(&meters, (start, start), |_| false, rules);
+            if let Some(quick) = least_loaded(&meters, start, assumed) {
+                proptest::prop_assert_eq!(quick.choice, full.choice);
+                proptest::prop_assert_eq!(quick.in_flight, full.in_flight);
+            } else {
+                // Then the least loaded one of the open ones is full, or none is open.
+                let open = meters.iter().filter(|meter| meter.read().is_open());
+                let least = open.min_by_key(|meter| meter.read().cost());
+                let full = least.is_none_or(|meter| {
+                    let least = meter.read().cost();
+                    meters.iter().any(|other| {
+                        let seen = other.read();
+                        seen.is_open() && seen.cost() == least && !seen.has_room(assumed)
+                    })
+                });
+                proptest::prop_assert!(full);
+            }
+        }
     }
 
     /// B2: ties go round with the start, never to the lowest index.

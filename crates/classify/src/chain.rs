@@ -57,23 +57,6 @@ pub fn enhance_your_calm(error: &(dyn Error + 'static)) -> bool {
         .any(|h2| h2.is_remote() && h2.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
 }
 
-/// Whether a call that failed with this error, and is told as `NeverSent`, certainly never left: it was
-/// handed back, or its channel says so.
-///
-/// A request that waited inside h2 for a free stream is told as `NeverSent` too ("the dispatch task is
-/// gone"). But hyper looks at the connection's state before it looks whether the stream was opened in the
-/// meantime, so that a few of those were sent and even processed: 6 of 960,000 calls over connections that
-/// kept dying. Who must not send a request twice asks here as well.
-#[must_use]
-pub fn handed_back(error: &(dyn Error + 'static)) -> bool {
-    chain(error).any(|link| {
-        let hyper = link.downcast_ref::<hyper::Error>();
-        link.is::<ChannelClosed>()
-            || link.is::<tower::buffer::error::Closed>()
-            || hyper.is_some_and(|hyper| hyper.is_canceled() || hyper.is_closed())
-    })
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Call,
@@ -129,10 +112,12 @@ fn judge_hyper(error: &hyper::Error, phase: Phase) -> Option<Outcome> {
             Phase::Body => Outcome::ConnectionLost,
         })
     } else if error.is_user() {
-        // A request that waits inside h2 for a free stream slot ends like this. There is no predicate.
+        // A request that waited inside h2 for a free stream ends like this. There is no predicate. It looks
+        // as if it had never left; but hyper looks at the connection's state before it looks whether the
+        // stream was opened in the meantime, so that one in 10^5 was sent, and even processed.
         let gone = phase == Phase::Call && format!("{error:?}").contains("DispatchGone");
         Some(if gone {
-            Outcome::NeverSent
+            Outcome::ConnectionLost
         } else {
             Outcome::Other
         })

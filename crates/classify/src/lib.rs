@@ -9,7 +9,7 @@ mod framing;
 mod local;
 mod probe;
 
-pub use chain::{body_error, call_error, deepest_cause, enhance_your_calm, handed_back};
+pub use chain::{body_error, call_error, deepest_cause, enhance_your_calm};
 pub use closed::ChannelClosed;
 pub use exchange::Exchange;
 pub use local::{local_error, local_status};

@@ -5,7 +5,7 @@ use std::{sync::Arc, task::Context, time::Duration};
 use bytes::Bytes;
 use http::{Extensions, Request, Response, request::Parts};
 use http_body::Body as HttpBody;
-use steadfast_classify::{Exchange, call_error, deadline, handed_back};
+use steadfast_classify::{Exchange, call_error, deadline};
 use steadfast_core::{Attempt, Avoid, BoxError, End, Outcome, now};
 use tokio::time::Instant;
 use tonic::{Status, body::Body};
@@ -194,18 +194,12 @@ impl<S> Call<S> {
 
     /// What became of a call that failed. A layer between may have hidden it from the error, but not from
     /// the handle.
-    ///
-    /// Where it isn't certain that it never left, it counts as lost on the way.
     fn outcome(&self, error: &BoxError) -> Outcome {
         let told = || self.tried.attempt.as_ref()?.outcome();
-        let outcome = match call_error(&**error) {
+        match call_error(&**error) {
             Outcome::Other => told()
                 .filter(|outcome| !outcome.is_ok() && *outcome != Outcome::Dropped)
                 .unwrap_or(Outcome::Other),
-            outcome => outcome,
-        };
-        match outcome {
-            Outcome::NeverSent if !handed_back(&**error) => Outcome::ConnectionLost,
             outcome => outcome,
         }
     }

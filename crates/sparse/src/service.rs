@@ -158,6 +158,7 @@ impl Wait {
         };
         let since = Instant::from_std(self.ticket.since);
         let Some(end) = since.checked_add(limit) else {
+            // Pending: likewise, and nobody sees that time.
             return Poll::Pending;
         };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));

@@ -164,6 +164,31 @@ async fn the_wait_counts_towards_the_deadline() {
     assert_eq!(inner.last().headers()["grpc-timeout"], "5S");
 }
 
+/// X6: a deadline in the next millennium is one that never comes, and one that has passed ends the wait at once.
+#[tokio::test(start_paused = true)]
+async fn odd_deadlines() {
+    let (layer, mut service, inner) = start(places(1));
+    inner.give(ScriptBody::new().wait().start().0);
+    let first = service.call(of("a")).await.unwrap();
+    let mut with = |timeout: &str| {
+        let mut request = of("b");
+        let headers = request.headers_mut();
+        headers.insert("grpc-timeout", timeout.parse().unwrap());
+        service.call(request)
+    };
+    let begun = now();
+    let error = with("0n").await.unwrap_err();
+    assert_eq!(status(&*error).code(), Code::DeadlineExceeded);
+    assert!((now() - begun).as_millis() <= 1);
+    let waiting = ["99999999H", "nonsense"].map(|timeout| tokio::spawn(with(timeout)));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(counts(&layer), (1, 2));
+    drop(first);
+    for call in waiting {
+        drop(timeout(SOON, call).await.unwrap().unwrap().unwrap());
+    }
+}
+
 /// S4, B9: a refusal is noted on the caller's handle, which gets the request's extensions back.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_noted_on_the_attempt() {

@@ -9,7 +9,7 @@ use super::{NoPick, Picked, Shared};
 use crate::{
     Strategy,
     member::{Lease, Member, Roster},
-    pick::{Choice, Rules, scan},
+    pick::{Choice, Rules, least_loaded, scan},
 };
 
 impl<S> Shared<S> {
@@ -44,8 +44,16 @@ impl<S> Shared<S> {
             let is_it = |member: &Arc<Member<S>>| member.channel.id == prefer.0;
             roster.members.iter().position(is_it)
         });
+        let plain = rules.strategy == Strategy::LeastLoaded
+            && rules.cap.is_none()
+            && avoid.is_none()
+            && preferred.is_none();
         loop {
-            let found = scan(&roster.meters, self.start_of_scan(count), avoided, rules);
+            let starts = self.start_of_scan(count);
+            let quick = plain
+                .then(|| least_loaded(&roster.meters, starts.0, rules.assumed_streams))
+                .flatten();
+            let found = quick.unwrap_or_else(|| scan(&roster.meters, starts, avoided, rules));
             let affine = preferred
                 .filter(|index| !avoided(*index))
                 .map(|index| Choice {

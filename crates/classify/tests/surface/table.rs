@@ -312,7 +312,7 @@ pub(crate) fn queues() -> Vec<Row> {
     };
     let gone = |id, open| {
         row(id, open)
-            .seen(NeverSent, GONE, "runtime dropped the dispatch task")
+            .seen(ConnectionLost, GONE, "runtime dropped the dispatch task")
             .shown(TRANSPORT)
     };
     let fin = || vec![Step::Fin];

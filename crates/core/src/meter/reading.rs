@@ -60,6 +60,21 @@ impl Reading {
         u64::from(self.in_flight()) + u64::from(self.charge())
     }
 
+    /// A number by which channels that are open like any other sort by their [cost](Self::cost), before all
+    /// that any owner holds back in any way. It leaves the lowest 28 bits free, for a position.
+    #[must_use]
+    #[inline]
+    pub fn open_rank(self) -> u64 {
+        (self.0 & STANDING_MASK) | (self.cost() << 28)
+    }
+
+    /// Whether no owner holds it back, not even for a trial.
+    #[must_use]
+    #[inline]
+    pub fn is_open(self) -> bool {
+        self.0 & STANDING_MASK == 0
+    }
+
     /// The worst standing that any owner gave it.
     #[must_use]
     #[inline]

@@ -156,7 +156,8 @@ fn another_runtime_takes_over() {
     let mut waits = None;
     second.block_on(async {
         fleet.servers[0].freeze();
-        waits = Some(spawn_call(&fleet.channels[0], "/ok"));
+        // Nothing but the layer wakes this one.
+        waits = Some(spawn_call(&fleet.channels[0], "/hangs"));
         settle().await;
     });
     drop(first);
