@@ -45,16 +45,10 @@ const POSITION: u64 = (1 << 28) - 1;
 /// if it isn't.
 #[inline]
 pub(crate) fn least_loaded(meters: &[Meter], start: usize, assumed_streams: u32) -> Option<Scan> {
-    let (mut best, mut in_flight, mut position) = (u64::MAX, 0, 0);
     let (before, from) = meters.split_at(start);
-    for meters in [from, before] {
-        for meter in meters {
-            let seen = meter.read();
-            in_flight += u64::from(seen.in_flight());
-            best = best.min(seen.open_rank() | position);
-            position += 1;
-        }
-    }
+    let (first, of_first) = lowest(from, 0);
+    let (second, of_second) = lowest(before, from.len() as u64);
+    let (best, in_flight) = (first.min(second), of_first + of_second);
     let index = start + (best & POSITION) as usize;
     let index = if index < meters.len() {
         index
@@ -67,6 +61,32 @@ pub(crate) fn least_loaded(meters: &[Meter], start: usize, assumed_streams: u32)
         in_flight,
         full: false,
     })
+}
+
+/// The lowest rank of these, with its position from `position` on, and their requests in flight.
+#[inline]
+fn lowest(meters: &[Meter], mut position: u64) -> (u64, u64) {
+    let mut in_flight = 0;
+    let mut rank = |meter: &Meter, position| {
+        let seen = meter.read();
+        in_flight += u64::from(seen.in_flight());
+        seen.open_rank() | position
+    };
+    // Four minima at a time: with one, each waits for the one before.
+    let mut best = [u64::MAX; 4];
+    let fours = meters.chunks_exact(4);
+    for meter in fours.remainder() {
+        best[0] = best[0].min(rank(meter, position + (fours.len() * 4) as u64));
+        position += 1;
+    }
+    position -= fours.remainder().len() as u64;
+    for four in fours {
+        for (best, (meter, offset)) in best.iter_mut().zip(four.iter().zip(0..)) {
+            *best = (*best).min(rank(meter, position + offset));
+        }
+        position += 4;
+    }
+    (best.into_iter().min().unwrap_or(u64::MAX), in_flight)
 }
 
 /// Scans all channels, beginning at `start` and going round, for the best one of the best class. The
