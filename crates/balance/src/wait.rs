@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
+use steadfast_classify::deadline;
 use steadfast_core::now;
 use tokio::{
     sync::{Notify, futures::OwnedNotified},
@@ -17,7 +18,6 @@ use tokio::{
 
 use crate::member::Signals;
 
-const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// The waits of one call: for a channel, for its readiness, for another channel … They have one deadline.
 pub(crate) struct Wait {
@@ -65,7 +65,7 @@ impl Wait {
             armed: false,
             limit: Box::pin(sleep_until(began + NEVER)),
             began,
-            deadline: grpc_timeout(headers).and_then(|timeout| began.checked_add(timeout)),
+            deadline: deadline::read(headers).and_then(|timeout| began.checked_add(timeout)),
         }
     }
 
@@ -134,8 +134,8 @@ impl Wait {
         let left = self
             .deadline
             .map(|deadline| deadline.saturating_duration_since(now()));
-        if let Some(value) = left.and_then(to_grpc_timeout) {
-            headers.insert(GRPC_TIMEOUT, value);
+        if let Some(left) = left {
+            deadline::write(headers, left);
         }
     }
 }
@@ -154,74 +154,5 @@ impl std::fmt::Debug for Wait {
             .field("on", &self.on)
             .field("began", &self.began)
             .finish_non_exhaustive()
-    }
-}
-
-/// The caller's deadline, as gRPC sends it: up to eight digits and a unit.
-fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(GRPC_TIMEOUT)?.to_str().ok()?;
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(amount * 3600),
-        "M" => Duration::from_secs(amount * 60),
-        "S" => Duration::from_secs(amount),
-        "m" => Duration::from_millis(amount),
-        "u" => Duration::from_micros(amount),
-        "n" => Duration::from_nanos(amount),
-        _ => return None,
-    })
-}
-
-/// The finest unit in which the time has at most eight digits.
-fn to_grpc_timeout(time: Duration) -> Option<HeaderValue> {
-    let fits = |amount: u128| amount < 100_000_000;
-    let (amount, unit) = if fits(time.as_micros()) {
-        (time.as_micros(), 'u')
-    } else if fits(time.as_millis()) {
-        (time.as_millis(), 'm')
-    } else {
-        (u128::from(time.as_secs()).min(99_999_999), 'S')
-    };
-    HeaderValue::try_from(format!("{amount}{unit}")).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Option<Duration> {
-        let mut headers = HeaderMap::new();
-        headers.insert(GRPC_TIMEOUT, HeaderValue::try_from(text).unwrap());
-        grpc_timeout(&headers)
-    }
-
-    /// B7: the caller's deadline is read as gRPC writes it; anything else is no deadline.
-    #[test]
-    fn reads_deadlines() {
-        assert_eq!(parse("1H"), Some(Duration::from_secs(3600)));
-        assert_eq!(parse("2M"), Some(Duration::from_secs(120)));
-        assert_eq!(parse("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(parse("99999999m"), Some(Duration::from_millis(99_999_999)));
-        assert_eq!(parse("5u"), Some(Duration::from_micros(5)));
-        assert_eq!(parse("6n"), Some(Duration::from_nanos(6)));
-        for bad in ["", "S", "1", "123456789S", "-1S", "1s", "1é", "٣S"] {
-            assert_eq!(parse(bad), None, "{bad}");
-        }
-    }
-
-    /// B7: what is left is written in the finest unit of at most eight digits, and read back the same.
-    #[test]
-    fn writes_deadlines() {
-        let text = |time| to_grpc_timeout(time).unwrap().to_str().unwrap().to_owned();
-        assert_eq!(text(Duration::from_millis(1_500)), "1500000u");
-        assert_eq!(text(Duration::from_secs(100)), "100000m");
-        assert_eq!(text(Duration::from_secs(100_000_000_000)), "99999999S");
-        assert_eq!(text(Duration::ZERO), "0u");
-        let left = Duration::from_micros(99_999_999);
-        assert_eq!(parse(&text(left)), Some(left));
     }
 }
