@@ -69,7 +69,7 @@ async fn dials(snapshotter: &Snapshotter, dials: u32) {
     let builder = builder.places(Places::watch(places)).config(quick(1));
     let pool = builder.without_env().retry([(UNARY, Kind::Held)]);
     let pool = pool.build().unwrap();
-    soon("warming", pool.warm(AT_ONCE as usize)).await.unwrap();
+    soon("warming", pool.warm(1)).await.unwrap();
     let rounds = dials / AT_ONCE;
     let mut early = BTreeSet::new();
     for number in 1..rounds {

@@ -85,7 +85,9 @@ impl<S> Pick<S> {
 
 impl<S> fmt::Debug for Pick<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pick").field(&self.0.lease).finish()
+        f.debug_tuple("Pick")
+            .field(&self.0.claim.member().channel)
+            .finish()
     }
 }
 

@@ -100,7 +100,7 @@ impl<S> Picked<S> {
         loop {
             let waiting = wait.as_mut().filter(|wait| wait.is_on(On::Readiness));
             let waits = waiting.map(|wait| wait.arm()).is_some();
-            let standing = self.lease.channel().meter.read().standing();
+            let standing = self.claim.member().channel.meter.read().standing();
             if waits && standing >= Standing::Shut {
                 return Poll::Ready(Ready::Elsewhere);
             }

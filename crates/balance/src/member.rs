@@ -145,13 +145,36 @@ impl fmt::Debug for Channel {
 #[derive(Debug)]
 pub(crate) struct Lease(Arc<Channel>);
 
-impl Lease {
+/// A claim whose request hasn't been given to the channel yet.
+pub(crate) struct Claim<S>(Option<Arc<Member<S>>>);
+
+impl<S> Claim<S> {
     /// Takes over a claim that was made on the channel's meter.
-    pub(crate) fn claimed(channel: Arc<Channel>) -> Self {
-        channel.picks.fetch_add(1, Ordering::Relaxed);
-        Self(channel)
+    pub(crate) fn made(member: Arc<Member<S>>) -> Self {
+        member.channel.picks.fetch_add(1, Ordering::Relaxed);
+        Self(Some(member))
     }
 
+    pub(crate) fn member(&self) -> &Member<S> {
+        self.0.as_deref().expect("taken only where the claim ends")
+    }
+
+    /// The same for as long as the exchange lasts, without the service: an open response keeps no channel.
+    pub(crate) fn into_lease(mut self) -> Lease {
+        let member = self.0.take().expect("taken only here");
+        Lease(Arc::clone(&member.channel))
+    }
+}
+
+impl<S> Drop for Claim<S> {
+    fn drop(&mut self) {
+        if let Some(member) = &self.0 {
+            member.channel.release();
+        }
+    }
+}
+
+impl Lease {
     pub(crate) fn channel(&self) -> &Channel {
         &self.0
     }
@@ -159,7 +182,14 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let channel = &*self.0;
+        self.0.release();
+    }
+}
+
+impl Channel {
+    /// One request less.
+    fn release(&self) {
+        let channel = self;
         let before = channel.meter.release();
         if channel.signals.anyone_waits() {
             channel.signals.changed.notify_one();

@@ -180,9 +180,10 @@ where
                 Ready::Elsewhere => *this.picked = None,
                 Ready::Refused(error) => return Poll::Ready(Err(error)),
                 Ready::Lost(cause) => {
-                    let (id, place) = (picked.lease.channel().id, &picked.lease.channel().place);
+                    let channel = &picked.claim.member().channel;
+                    let (id, place) = (channel.id, &channel.place);
                     let text = format!("channel {id} to {place} can't be used: {cause}");
-                    picked.lease.channel().owner.condemn(text.clone());
+                    channel.owner.condemn(text.clone());
                     *this.picked = None;
                     *this.repicks += 1;
                     // Each channel of the largest pool may be lost once, then something else is wrong.
@@ -203,17 +204,13 @@ where
         let mut request = taken.expect("it was looked at just before");
         let shared = this.shared.as_ref().expect("it hasn't resolved");
         *this.lost = None;
-        let Picked {
-            lease,
-            mut service,
-            member,
-        } = picked;
+        let Picked { claim, mut service } = picked;
         if let Some(wait) = this.wait.take() {
             shared.metrics().waited(wait.time());
             wait.charge_to(request.headers_mut());
         }
         shared.metrics().picks.increment(1);
-        let channel = lease.channel();
+        let channel = &claim.member().channel;
         *this.span = tracing::debug_span!(
             "call",
             pool = shared.config.name,
@@ -227,9 +224,9 @@ where
             attempt.picked(channel.id, channel.place.clone());
         }
         let limit = shared.config.drain_limit;
-        let observer = BalanceObserver::new(lease, attempt, this.span.clone(), limit);
         let call = this.span.in_scope(|| service.call(request));
-        member.give_back(service);
+        claim.member().give_back(service);
+        let observer = BalanceObserver::new(claim.into_lease(), attempt, this.span.clone(), limit);
         this.call.set(Some(Observed::new(call, observer)));
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::{
     BalanceConfig, Connectivity, Places, WarmUp,
     keeper::Keeper,
-    member::{Lease, Member, Roster, Signals},
+    member::{Claim, Roster, Signals},
     observe::Metrics,
 };
 
@@ -36,10 +36,8 @@ pub(crate) type Factory<S> = Box<dyn Fn(ChannelId, &Place) -> DialFuture<S> + Se
 
 /// A channel that was claimed for a request, with its service.
 pub(crate) struct Picked<S> {
-    pub(crate) lease: Lease,
+    pub(crate) claim: Claim<S>,
     pub(crate) service: S,
-    /// Where the service came from, and goes when it was called.
-    pub(crate) member: Arc<Member<S>>,
 }
 
 pub(crate) struct Shared<S> {

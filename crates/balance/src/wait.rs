@@ -18,7 +18,6 @@ use tokio::{
 
 use crate::member::Signals;
 
-
 /// The waits of one call: for a channel, for its readiness, for another channel … They have one deadline.
 pub(crate) struct Wait {
     signals: Arc<Signals>,

@@ -8,7 +8,7 @@ use steadfast_core::{Avoid, Prefer, Standing};
 use super::{NoPick, Picked, Shared};
 use crate::{
     Strategy,
-    member::{Lease, Member, Roster},
+    member::{Claim, Member, Roster},
     pick::{Choice, Rules, least_loaded, scan},
 };
 
@@ -73,12 +73,9 @@ impl<S> Shared<S> {
                 self.note_peak(found.in_flight + 1);
                 self.note_pressure(choice.seen.in_flight());
                 let member = &roster.members[choice.index];
-                let lease = Lease::claimed(Arc::clone(&member.channel));
-                return Ok(Picked {
-                    lease,
-                    service: member.take(),
-                    member: Arc::clone(member),
-                });
+                let claim = Claim::made(Arc::clone(member));
+                let service = member.take();
+                return Ok(Picked { claim, service });
             }
         }
     }
