@@ -71,7 +71,7 @@ async fn deaf(keepalive: Option<Keepalive>) -> (Peer, Pool) {
 /// as it is. Control, with neither: they pile up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_to_a_deaf_server_do_not_pile_up() {
-    let time = 4 * SECOND;
+    let time = 3 * SECOND;
     let (peer, pool) = deaf(None).await;
     let seen = load(&pool, time, Some(SECOND / 10)).await;
     println!("{seen:?}");
@@ -84,12 +84,10 @@ async fn calls_to_a_deaf_server_do_not_pile_up() {
     let keepalive = Keepalive::new(SECOND / 5, SECOND / 5);
     let (peer, pool) = deaf(Some(keepalive)).await;
     let seen = load(&pool, time, None).await;
-    println!(
-        "{seen:?}, {} connections, {:?}",
-        peer.connections(),
-        pool.retry().snapshot()
-    );
-    assert_eq!(quarantines(&pool), 0, "{}", pool.stall().ring());
+    println!("{seen:?}");
+    // 100 in 400 ms, which is when keepalive ends a connection, for each of three attempts.
+    assert!(seen.most <= 300 && seen.grown < 8 << 20, "{seen:?}");
+    assert!(peer.connections() > 4, "it ended them");
     drop((peer, pool));
 
     let (_peer, pool) = deaf(None).await;

@@ -29,6 +29,13 @@ fn series(snapshotter: &Snapshotter) -> BTreeSet<String> {
     .collect()
 }
 
+/// Whether it is first counted when this process stands still, or a channel is asked for it.
+fn is_by_chance(series: &str) -> bool {
+    let names = ["local_stall", "suspect", "probe", "quarantine", "restore"];
+    let named = |it: &&str| series.starts_with(&format!("steadfast.{it}"));
+    names.iter().any(named)
+}
+
 /// Calls that end in every way that the server knows.
 async fn calls(pool: &Pool) {
     for id in ["good", "unavailable", "reset", "silent", "lost"] {
@@ -66,7 +73,10 @@ async fn dials(snapshotter: &Snapshotter, dials: u32) {
     };
     let (sender, places) = watch::channel(round(0));
     let builder = Pool::builder(round(0)[0].to_string());
-    let builder = builder.places(Places::watch(places)).config(quick(1));
+    let mut config = quick(1);
+    // One that is spent would be counted from then on.
+    config.retry.budget = false;
+    let builder = builder.places(Places::watch(places)).config(config);
     let pool = builder.without_env().retry([(UNARY, Kind::Held)]);
     let pool = pool.build().unwrap();
     soon("warming", pool.warm(1)).await.unwrap();
@@ -93,8 +103,12 @@ async fn dials(snapshotter: &Snapshotter, dials: u32) {
         "{}",
         peer.connections()
     );
-    assert_eq!(early, late, "some were added");
-    assert!(late.len() > 10);
+    let added: Vec<_> = late
+        .difference(&early)
+        .filter(|it| !is_by_chance(it))
+        .collect();
+    assert!(added.is_empty(), "{added:?}");
+    assert!(late.len() > 10 && late.len() < 50);
     for name in &late {
         let named = ["127.", "#", "http", "steadfast.test"];
         assert!(!named.iter().any(|part| name.contains(part)), "{name}");

@@ -33,16 +33,16 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
     let panels = root.split_evenly((1, LOADS.len()));
     for (panel, rho) in panels.iter().zip(LOADS) {
         let own: Vec<&Row> = rows.iter().filter(|row| row.case.rho == rho).collect();
-        let most = own.iter().map(|row| row.p99).fold(1.0, f64::max);
-        // A logarithmic scale for the sizes too: they are spread as multiples.
+        // Logarithmic scale for the sizes too: they are spread as multiples.
         let mut chart = ChartBuilder::on(panel)
             .caption(format!("load {rho}"), ("sans-serif", 16))
             .margin(10)
             .x_label_area_size(36)
             .y_label_area_size(46)
-            .build_cartesian_2d((3.5..60.0).log_scale(), (1.0..most * 2.0).log_scale())?;
+            .build_cartesian_2d((3.5..60.0).log_scale(), (1.0..100.0).log_scale())?;
         chart
             .configure_mesh()
+            .light_line_style(WHITE)
             .x_desc("channels")
             .y_desc("p99 in mean sizes")
             .y_label_formatter(&|p99| format!("{p99:.0}"))
@@ -64,7 +64,7 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
+            .position(SeriesLabelPosition::LowerLeft)
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .draw()?;
