@@ -9,7 +9,10 @@ use steadfast_proto::{
 };
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming, transport::{Server, server::TcpIncoming}};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Server, server::TcpIncoming},
+};
 
 use crate::{
     error::{Error, Result},
