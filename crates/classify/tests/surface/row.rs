@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use steadfast_core::Outcome;
+use tonic::body::Body;
 
 use super::{
-    PATIENCE,
     call::{Boxed, Opened},
     chain::fits,
 };
@@ -31,11 +31,11 @@ pub(crate) struct Row {
     pub(crate) seen: Vec<Seen>,
     /// What a generated client shows, without and with tonic's `server` feature.
     pub(crate) shown: [Vec<String>; 2],
+    /// The request's body, if it isn't one message; a generated client has no such body.
+    pub(crate) body: Option<fn() -> Body>,
     pub(crate) grpc_timeout: Option<Duration>,
     /// Whether the channel's last handle goes when the head has come.
     pub(crate) lets_go: bool,
-    /// How long it is watched, if it hangs.
-    pub(crate) patience: Duration,
 }
 
 impl Row {
@@ -45,9 +45,9 @@ impl Row {
             open,
             seen: Vec::new(),
             shown: [Vec::new(), Vec::new()],
+            body: None,
             grpc_timeout: None,
             lets_go: false,
-            patience: PATIENCE,
         }
     }
 
@@ -87,6 +87,12 @@ impl Row {
         self
     }
 
+    /// The request has this body, and generated clients are left out.
+    pub(crate) fn body(mut self, make: fn() -> Body) -> Self {
+        self.body = Some(make);
+        self
+    }
+
     /// The request carries a grpc-timeout.
     pub(crate) fn grpc_timeout(mut self, limit: Duration) -> Self {
         self.grpc_timeout = Some(limit);
@@ -96,12 +102,6 @@ impl Row {
     /// The channel's last handle goes when the head has come.
     pub(crate) fn lets_go(mut self) -> Self {
         self.lets_go = true;
-        self
-    }
-
-    /// It is watched for this long.
-    pub(crate) fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
         self
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
 use super::{
-    HANG,
+    HANG, PATIENCE,
     call::{self, Sight},
     chain::fits,
     row::Row,
@@ -30,8 +30,12 @@ pub(crate) async fn check(rows: Vec<Row>, server: bool) {
         let hangs = row.shown[usize::from(server)]
             .iter()
             .any(|shown| shown.ends_with("PENDING"));
-        let bound = if hangs { row.patience } else { HANG };
-        for streaming in [false, true] {
+        let bound = if hangs { PATIENCE } else { HANG };
+        let methods: &[bool] = match row.body {
+            Some(_) => &[],
+            None => &[false, true],
+        };
+        for &streaming in methods {
             let row = row.clone();
             calls
                 .spawn(async move { (number, Err(call::generated(&row, streaming, bound).await)) });
@@ -69,7 +73,7 @@ pub(crate) async fn check(rows: Vec<Row>, server: bool) {
 }
 
 /// The line decides which of the row's possibilities it is, and that decides the outcome.
-fn compare_sight(row: &Row, sight: &Sight) -> Option<String> {
+pub(crate) fn compare_sight(row: &Row, sight: &Sight) -> Option<String> {
     let right = row
         .lists(&sight.line)
         .is_some_and(|seen| seen.outcome == sight.outcome && fits(seen.cause, &sight.cause));
@@ -77,7 +81,7 @@ fn compare_sight(row: &Row, sight: &Sight) -> Option<String> {
 }
 
 /// A pattern that names no method is for both.
-fn compare_shown(row: &Row, shown: &str, server: bool) -> Option<String> {
+pub(crate) fn compare_shown(row: &Row, shown: &str, server: bool) -> Option<String> {
     let expected = &row.shown[usize::from(server)];
     let (_, bare) = shown.split_once(' ')?;
     let right = expected

@@ -8,50 +8,50 @@ use steadfast_classify::call_error;
 use steadfast_core::Outcome;
 
 use crate::{
-    SERVER,
-    surface::{HANG, chain, docs, row::Row, run::check, table},
+    SERVER, TLS,
+    surface::{
+        HANG,
+        call::Sight,
+        chain, docs,
+        open::steps,
+        row::Row,
+        run::{check, compare_shown, compare_sight},
+    },
+    table,
 };
 
-#[tokio::test]
-async fn connecting() {
-    check(table::connecting(), SERVER).await;
+/// A test for each part of the table, and all of its rows.
+macro_rules! parts {
+    ($($part:ident $((paused: $paused:literal))?),*) => {
+        $(
+            #[tokio::test(flavor = "current_thread" $(, start_paused = $paused)?)]
+            async fn $part() {
+                check(table::$part(), SERVER).await;
+            }
+        )*
+
+        fn all() -> Vec<Row> {
+            [$(table::$part()),*].concat()
+        }
+    };
 }
 
-#[tokio::test]
-async fn before_the_head() {
-    check(table::before_the_head(), SERVER).await;
-}
-
-#[tokio::test]
-async fn queues() {
-    check(table::queues(), SERVER).await;
-}
-
-/// Also tells which of the two builds this is: the codes of resets depend on the feature alone.
-#[tokio::test]
-async fn resets() {
-    check(table::resets(), SERVER).await;
-}
-
-#[tokio::test]
-async fn after_the_head() {
-    check(table::after_the_head(), SERVER).await;
-}
-
-#[tokio::test]
-async fn unusual_answers() {
-    check(table::unusual_answers(), SERVER).await;
-}
-
-#[tokio::test]
-async fn io_kinds() {
-    check(table::io_kinds(), SERVER).await;
-}
+// `resets` also tells which of the two builds this is: the codes of resets depend on the feature alone.
+parts!(
+    connecting,
+    before_the_head,
+    queues,
+    over_time(paused: true),
+    resets,
+    after_the_head,
+    unusual_answers,
+    io_kinds
+);
 
 /// The races once more, on two threads, where they end in more ways.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn races() {
-    let rows = table::all().into_iter().filter(Row::race).collect();
+    let rows = all().into_iter().filter(Row::race).collect();
     check(rows, SERVER).await;
 }
 
@@ -86,7 +86,7 @@ fn errors(rows: &[Row]) -> impl Iterator<Item = (&Row, &'static str, Outcome)> {
 /// A chain has the same outcome in every row.
 #[test]
 fn a_chain_has_one_outcome() {
-    let rows = table::all();
+    let rows = all();
     let mut known = BTreeMap::new();
     for (row, line, outcome) in errors(&rows) {
         let before = *known.entry(line).or_insert(outcome);
@@ -97,7 +97,7 @@ fn a_chain_has_one_outcome() {
 /// What a race brings only at times, another row brings for certain.
 #[test]
 fn no_chain_depends_on_luck() {
-    let rows = table::all();
+    let rows = all();
     let (races, certain): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(Row::race);
     assert!(!races.is_empty());
     for (row, line, outcome) in errors(&races) {
@@ -110,7 +110,40 @@ fn no_chain_depends_on_luck() {
 /// All rows but TLS's, which need another build, and E2, which has no channel, are those of the docs.
 #[test]
 fn the_docs_have_the_same_rows() {
-    docs::compare(&table::all(), |id| !id.starts_with('T') && id != "E2");
+    docs::compare(&all(), is_here);
+}
+
+fn is_here(id: &str) -> bool {
+    !id.starts_with('T') && id != "E2" && !(TLS && id == "A5b")
+}
+
+/// Each id of the list in the docs has its row, once, and no row is without its id there.
+#[test]
+fn no_row_is_missing() {
+    docs::compare_ids(&all(), is_here);
+}
+
+/// A row that has the wrong class, or none, or shows something else, is seen.
+#[test]
+fn what_differs_is_seen() {
+    let sight = Sight {
+        outcome: Outcome::ConnectionLost,
+        line: "a > b".to_owned(),
+        cause: "b".to_owned(),
+    };
+    let row = |outcome, line, cause| table::answer("X", steps([])).seen(outcome, line, cause);
+    let right = row(Outcome::ConnectionLost, "a > *", "b");
+    assert_eq!(compare_sight(&right, &sight), None);
+    for wrong in [
+        row(Outcome::NeverSent, "a > *", "b"),
+        row(Outcome::ConnectionLost, "a > *", "c"),
+        row(Outcome::ConnectionLost, "a > c", "b"),
+        table::answer("X", steps([])),
+    ] {
+        assert!(compare_sight(&wrong, &sight).is_some(), "{:?}", wrong.seen);
+    }
+    assert_eq!(compare_shown(&right, "unary OK", SERVER), None);
+    assert!(compare_shown(&right, "unary Unknown", SERVER).is_some());
 }
 
 #[test]

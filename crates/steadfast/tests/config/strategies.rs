@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::{option, prelude::*};
 use steadfast::{
-    BalanceConfig, BalanceStrategy as Pick, Config, EgressConfig, Keepalive, PenaltyConfig,
-    PenaltyMode,
+    BalanceConfig, BalanceStrategy as Pick, Config, DeadlineConfig, EgressConfig, Keepalive,
+    PenaltyConfig, PenaltyMode, RetryConfig, RetryOn, StallConfig,
 };
 
 fn number() -> impl Strategy<Value = u32> {
@@ -119,16 +119,83 @@ prop_compose! {
     }
 }
 
-/// Two of three sections are at their defaults half of the time, so that more of the third are good.
+prop_compose! {
+    fn stall()(
+        (enabled, probes) in (any::<bool>(), any::<bool>()),
+        (silence, answer, prepare) in (time(), time(), time()),
+        (reprobe, reprobe_most) in (time(), time()),
+        (most_percent, strikes) in (number(), number()),
+        (strike_window, dead_after, replace_every) in (time(), time(), time()),
+        (tick, tolerance) in (time(), time()),
+        ring in number(),
+    ) -> StallConfig {
+        StallConfig {
+            enabled,
+            silence,
+            answer,
+            prepare,
+            probes,
+            reprobe,
+            reprobe_most,
+            most_percent,
+            strikes,
+            strike_window,
+            dead_after,
+            replace_every,
+            tick,
+            tolerance,
+            ring: ring as usize,
+            ..StallConfig::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn retry()(
+        (enabled, budget, unavailable) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        (attempts, resends) in (number(), number()),
+        attempt_timeout in option::of(time()),
+        (backoff, backoff_max) in (time(), time()),
+        (request_limit, reply_limit) in (number(), number()),
+        (budget_percent, budget_per_second) in (number(), number()),
+    ) -> RetryConfig {
+        RetryConfig {
+            enabled,
+            attempts,
+            resends,
+            retry_on: RetryOn { unavailable, ..RetryOn::default() },
+            attempt_timeout,
+            backoff,
+            backoff_max,
+            request_limit: request_limit as usize,
+            reply_limit: reply_limit as usize,
+            budget,
+            budget_percent,
+            budget_per_second,
+            ..RetryConfig::default()
+        }
+    }
+}
+
+/// All sections but one are at their defaults half of the time half of the time each, so that more of the others are good.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
     let balance = prop_oneof![Just(BalanceConfig::default()), balance()];
     let penalty = prop_oneof![Just(PenaltyConfig::default()), penalty()];
     let egress = prop_oneof![Just(EgressConfig::default()), egress()];
-    (balance, penalty, egress).prop_map(|(balance, penalty, egress)| Config {
-        balance,
-        penalty,
-        egress,
-    })
+    let stall = prop_oneof![Just(StallConfig::default()), stall()];
+    let retry = prop_oneof![Just(RetryConfig::default()), retry()];
+    let deadline = option::of(time()).prop_map(|default| DeadlineConfig { default });
+    let deadline = prop_oneof![Just(DeadlineConfig::default()), deadline];
+    (balance, penalty, stall, retry, deadline, egress).prop_map(
+        |(balance, penalty, stall, retry, deadline, egress)| Config {
+            balance,
+            penalty,
+            stall,
+            retry,
+            deadline,
+            egress,
+        },
+    )
 }
 
 /// The same with values that are all in their ranges, whose ends are as likely as all between them.
@@ -178,6 +245,33 @@ pub(crate) fn good() -> impl Strategy<Value = Config> {
         });
         egress.reset_streams = egress.reset_streams.min(1 << 20);
         egress.reset_stream_duration = egress.reset_stream_duration.min(hour);
+        let (day, year) = (24 * hour, year);
+        let stall = &mut config.stall;
+        stall.tick = stall.tick.clamp(ms, second);
+        stall.silence = stall.silence.clamp(stall.tick * 2, hour);
+        stall.answer = stall.answer.clamp(ms, hour);
+        stall.prepare = stall.prepare.clamp(ms, hour);
+        stall.reprobe = stall.reprobe.clamp(ms, hour);
+        stall.reprobe_most = stall.reprobe_most.clamp(stall.reprobe, hour);
+        stall.strike_window = stall.strike_window.clamp(second, day);
+        stall.dead_after = stall.dead_after.clamp(second, day);
+        stall.replace_every = stall.replace_every.clamp(second, day);
+        stall.tolerance = stall.tolerance.clamp(stall.tick, hour);
+        stall.most_percent = stall.most_percent.min(100);
+        stall.strikes = stall.strikes.clamp(1, 1_000);
+        stall.ring = stall.ring.clamp(16, 1_000_000);
+        let retry = &mut config.retry;
+        retry.attempts = retry.attempts.clamp(1, 100);
+        retry.resends = retry.resends.min(1_000);
+        retry.attempt_timeout = retry.attempt_timeout.map(|time| time.clamp(ms, hour));
+        retry.backoff = retry.backoff.min(hour / 60);
+        retry.backoff_max = retry.backoff_max.clamp(retry.backoff, hour);
+        retry.request_limit = retry.request_limit.min(1 << 30);
+        retry.reply_limit = retry.reply_limit.min(1 << 30);
+        retry.budget_percent = retry.budget_percent.min(1_000);
+        retry.budget_per_second = retry.budget_per_second.min(1_000_000);
+        let deadline = &mut config.deadline;
+        deadline.default = deadline.default.map(|time| time.clamp(ms, year));
         config
     })
 }

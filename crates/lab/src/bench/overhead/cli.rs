@@ -7,17 +7,20 @@ use clap::{Args, ValueEnum};
 use super::{Contender, Options, run, tables, work::Call};
 use crate::{cli::own_program, demo::JsonFile, error::Result};
 
-/// What the layers cost the client, over a bare tonic Channel (about four minutes).
+/// What the layers cost the client, over a bare tonic Channel (about six minutes).
 ///
 /// Callers call an echo server again as soon as they have their answer: unary calls of 100 bytes, or streams of 100
 /// messages of 100 bytes. All contenders have one connection, and the client is one thread:
 ///
-///   channel          a bare tonic Channel, against another one: what differs here is noise
-///   egress           the factory's channel alone
-///   balance          the pool over bare channels
-///   penalty          the penalty layer around a bare channel
-///   balance+penalty  the pool over bare channels with the penalty layer around each
-///   stack            steadfast::Pool, all layers with their defaults
+///   channel                 a bare tonic Channel, against another one: what differs here is noise
+///   egress                  the factory's channel alone
+///   balance                 the pool over bare channels
+///   penalty                 the penalty layer around a bare channel
+///   balance+penalty         the pool over bare channels with the penalty layer around each
+///   balance+penalty+egress  the same over the factory's channels
+///   stall                   stall detection around a bare channel
+///   retry                   retry around a bare channel
+///   stack                   steadfast::Pool, all layers with their defaults
 ///
 /// How to read it. Allocations and instructions are counted: differences are real, down to a tenth of a per cent or
 /// so. Times depend on the host and on what else it does: read their ratios to the bare channel only. Each is the

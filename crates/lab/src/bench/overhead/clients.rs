@@ -2,7 +2,8 @@
 
 use steadfast::{
     Balance, BalanceConfig, BalanceLayer, Bottom, BoxError, ChannelId, Config, Each, Egress,
-    EgressConfig, NewChannel, PenaltyConfig, PenaltyWindowLayer, Place, Pool,
+    EgressConfig, HealthProbe, NewChannel, PenaltyConfig, PenaltyWindowLayer, Place, Pool,
+    RetryConfig, RetryLayer, StallConfig, StallDetectLayer,
 };
 use tonic::transport::{Channel, Endpoint};
 use tower::Layer;
@@ -33,10 +34,22 @@ async fn connected(contender: Contender, uri: &str) -> Result<Box<dyn Client>, B
             Box::new(Over(channel))
         }
         Contender::Penalty => Box::new(Over(penalty.layer(bare(uri).await?))),
+        Contender::Stall => {
+            let stall = StallDetectLayer::new(StallConfig::default(), HealthProbe::new())?;
+            Box::new(Over(stall.layer(bare(uri).await?)))
+        }
+        Contender::Retry => {
+            let retry = RetryLayer::new(RetryConfig::default())?;
+            Box::new(Over(retry.layer(bare(uri).await?)))
+        }
         Contender::Balance => Box::new(Over(balance(factory(uri)).await?)),
         Contender::BalancePenalty => {
             let channels = Each(penalty).layer(factory(uri));
             Box::new(Over(balance(channels).await?))
+        }
+        Contender::BalancePenaltyEgress => {
+            let egress = Egress::new(uri.to_owned(), EgressConfig::default())?;
+            Box::new(Over(balance(Each(penalty).layer(egress)).await?))
         }
         Contender::Stack => {
             let config = Config {

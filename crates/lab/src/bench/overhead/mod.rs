@@ -42,6 +42,13 @@ pub(crate) enum Contender {
     /// The pool over bare channels with the penalty layer around each.
     #[value(name = "balance+penalty")]
     BalancePenalty,
+    /// The same over the factory's channels.
+    #[value(name = "balance+penalty+egress")]
+    BalancePenaltyEgress,
+    /// Stall detection around a bare channel.
+    Stall,
+    /// Retry around a bare channel.
+    Retry,
     /// `steadfast::Pool`: all layers with their defaults.
     Stack,
 }

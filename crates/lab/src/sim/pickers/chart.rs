@@ -33,7 +33,7 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
     let panels = root.split_evenly((1, LOADS.len()));
     for (panel, rho) in panels.iter().zip(LOADS) {
         let own: Vec<&Row> = rows.iter().filter(|row| row.case.rho == rho).collect();
-        // Logarithmic scale for the sizes too: they are spread as multiples.
+        // Logarithmic, the sizes too: they are multiples of each other.
         let mut chart = ChartBuilder::on(panel)
             .caption(format!("load {rho}"), ("sans-serif", 16))
             .margin(10)
