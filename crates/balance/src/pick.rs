@@ -386,6 +386,20 @@ mod tests {
         assert_eq!(pick(3), 2, "an open one before a reserve that was drawn");
     }
 
+    /// B2: an open channel that wasn't drawn comes before a drawn one in reserve, whatever it costs.
+    #[test]
+    fn power_of_two_keeps_the_classes() {
+        let rules = Rules {
+            strategy: Strategy::PowerOfTwo,
+            ..RULES
+        };
+        let channels = channels([0, 0, 90]);
+        channels[0].owner.set_standing(Standing::Reserve);
+        channels[1].owner.set_standing(Standing::Shut);
+        let choice = scan_with(&channels, 0, &[], rules).choice;
+        assert_eq!(choice.unwrap().index, 2);
+    }
+
     /// B2: round robin takes the next one that may be picked, whatever it carries.
     #[test]
     fn round_robin_goes_round() {

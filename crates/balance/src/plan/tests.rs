@@ -450,11 +450,14 @@ fn a_move_counts_as_a_replacement() {
 /// B12: places that differ by one channel are even: nothing moves to and fro.
 #[test]
 fn an_odd_channel_stays_where_it_is() {
-    let mut pool = Pool::new(BalanceConfig::fixed(5), &["a", "b"]);
-    pool.all_dialled();
-    for _ in 0..5 {
-        pool.interval(50);
-        assert!(pool.dialling.is_empty());
+    // Two against one, and three against two.
+    for size in [3, 5] {
+        let mut pool = Pool::new(BalanceConfig::fixed(size), &["a", "b"]);
+        pool.all_dialled();
+        for _ in 0..5 {
+            pool.interval(50);
+            assert!(pool.dialling.is_empty(), "{size} channels");
+        }
     }
 }
 

@@ -27,6 +27,15 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
                 "100000"
             }
             "egress.reset_streams" => "77",
+            "stall.enabled" | "stall.probes" | "retry.enabled" | "retry.budget" => "false",
+            "retry.retry_on.unavailable" => "true",
+            path if path.starts_with("retry.retry_on.") => "false",
+            "stall.most_percent" | "stall.ring" | "retry.attempts" | "retry.resends" => "33",
+            "stall.strikes" | "retry.request_limit" | "retry.reply_limit" => "7",
+            "retry.budget_percent" | "retry.budget_per_second" => "70",
+            "stall.reprobe" | "stall.reprobe_most" => "5s",
+            "stall.tick" => "40ms",
+            "retry.backoff" => "20ms",
             _ => "1m 30s",
         };
         let from_file = file(&line(&path, value)).expect(&path);

@@ -34,14 +34,15 @@ fn unknown_names() {
             "penalty.name is no setting: it follows balance.name",
         ),
         (
-            "stall.enabled = true",
-            "stall.enabled is no setting: the sections are balance, penalty, egress",
+            "resume.enabled = true",
+            "resume.enabled is no setting: the sections are balance, penalty, stall, retry, \
+             deadline, egress",
         ),
         (
             "max = 1",
-            "max is no setting: the sections are balance, penalty, egress",
+            "max is no setting: the sections are balance, penalty, stall, retry, deadline, egress",
         ),
-        ("[retry]", "retry is an empty table, and no section"),
+        ("[resume]", "resume is an empty table, and no section"),
         ("balance = 1", "balance is a section, and \"1\" is none"),
         (
             "balance.max.more = 1",

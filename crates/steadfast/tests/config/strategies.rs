@@ -179,13 +179,14 @@ prop_compose! {
 
 /// All sections but one are at their defaults half of the time half of the time each, so that more of the others are good.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
-    let balance = prop_oneof![Just(BalanceConfig::default()), balance()];
-    let penalty = prop_oneof![Just(PenaltyConfig::default()), penalty()];
-    let egress = prop_oneof![Just(EgressConfig::default()), egress()];
-    let stall = prop_oneof![Just(StallConfig::default()), stall()];
-    let retry = prop_oneof![Just(RetryConfig::default()), retry()];
+    let balance = prop_oneof![Just(BalanceConfig::default()), balance()].boxed();
+    let penalty = prop_oneof![Just(PenaltyConfig::default()), penalty()].boxed();
+    let egress = prop_oneof![Just(EgressConfig::default()), egress()].boxed();
+    let stall = prop_oneof![Just(StallConfig::default()), stall()].boxed();
+    let retry = prop_oneof![Just(RetryConfig::default()), retry()].boxed();
     let deadline = option::of(time()).prop_map(|default| DeadlineConfig { default });
-    let deadline = prop_oneof![Just(DeadlineConfig::default()), deadline];
+    let deadline = prop_oneof![Just(DeadlineConfig::default()), deadline].boxed();
+    // Boxed above: six sections by value are larger than a test's stack.
     (balance, penalty, stall, retry, deadline, egress).prop_map(
         |(balance, penalty, stall, retry, deadline, egress)| Config {
             balance,
