@@ -46,9 +46,14 @@ const POSITION: u64 = (1 << 28) - 1;
 #[inline]
 pub(crate) fn least_loaded(meters: &[Meter], start: usize, assumed_streams: u32) -> Option<Scan> {
     let (before, from) = meters.split_at(start);
-    let (first, of_first) = lowest(from, 0);
-    let (second, of_second) = lowest(before, from.len() as u64);
-    let (best, in_flight) = (first.min(second), of_first + of_second);
+    let mut found = Lowest::default();
+    found.look(from, 0);
+    found.look(before, from.len() as u64);
+    // One on trial may be the better choice: the full scan weighs them.
+    if found.all_ranks & Reading::TRIAL_RANK != 0 {
+        return None;
+    }
+    let (best, in_flight) = (found.rank, found.in_flight);
     let index = start + (best & POSITION) as usize;
     let index = if index < meters.len() {
         index
@@ -63,30 +68,54 @@ pub(crate) fn least_loaded(meters: &[Meter], start: usize, assumed_streams: u32)
     })
 }
 
-/// The lowest rank of these, with its position from `position` on, and their requests in flight.
-#[inline]
-fn lowest(meters: &[Meter], mut position: u64) -> (u64, u64) {
-    let mut in_flight = 0;
-    let mut rank = |meter: &Meter, position| {
-        let seen = meter.read();
-        in_flight += u64::from(seen.in_flight());
-        seen.open_rank() | position
-    };
-    // Four minima at a time: with one, each waits for the one before.
-    let mut best = [u64::MAX; 4];
-    let fours = meters.chunks_exact(4);
-    for meter in fours.remainder() {
-        best[0] = best[0].min(rank(meter, position + (fours.len() * 4) as u64));
-        position += 1;
-    }
-    position -= fours.remainder().len() as u64;
-    for four in fours {
-        for (best, (meter, offset)) in best.iter_mut().zip(four.iter().zip(0..)) {
-            *best = (*best).min(rank(meter, position + offset));
+/// What a look at the costs alone finds.
+struct Lowest {
+    /// The lowest rank, with its position.
+    rank: u64,
+    /// All ranks, one over the other.
+    all_ranks: u64,
+    in_flight: u64,
+}
+
+impl Default for Lowest {
+    fn default() -> Self {
+        Self {
+            rank: u64::MAX,
+            all_ranks: 0,
+            in_flight: 0,
         }
-        position += 4;
     }
-    (best.into_iter().min().unwrap_or(u64::MAX), in_flight)
+}
+
+impl Lowest {
+    /// Looks at these too, whose positions go on from `position`.
+    #[inline]
+    fn look(&mut self, meters: &[Meter], position: u64) {
+        let (mut in_flight, mut all_ranks) = (0, 0);
+        let mut rank = |meter: &Meter, position| {
+            let seen = meter.read();
+            in_flight += u64::from(seen.in_flight());
+            all_ranks |= seen.open_rank();
+            seen.open_rank() | position
+        };
+        // Four minima at a time: with one, each waits for the one before.
+        let mut best = [self.rank; 4];
+        let (fours, rest) = meters.as_chunks::<4>();
+        let mut next = position;
+        for four in fours {
+            for (best, (meter, offset)) in best.iter_mut().zip(four.iter().zip(0..)) {
+                *best = (*best).min(rank(meter, next + offset));
+            }
+            next += 4;
+        }
+        for meter in rest {
+            best[0] = best[0].min(rank(meter, next));
+            next += 1;
+        }
+        self.rank = best.into_iter().min().unwrap_or(u64::MAX);
+        self.all_ranks |= all_ranks;
+        self.in_flight += in_flight;
+    }
 }
 
 /// Scans all channels, beginning at `start` and going round, for the best one of the best class. The
@@ -235,6 +264,10 @@ mod tests {
                 (0..*open).for_each(|_| channel.meter.enter());
                 channel.owner.set_charge(*charge);
                 match standing {
+                    3 => {
+                        channel.owner.set_standing(Standing::Reserve);
+                        channel.owner.grant_trial();
+                    }
                     4 => channel.owner.set_standing(Standing::Reserve),
                     5 => channel.owner.set_standing(Standing::Shut),
                     _ => {}
@@ -248,7 +281,8 @@ mod tests {
                 proptest::prop_assert_eq!(quick.choice, full.choice);
                 proptest::prop_assert_eq!(quick.in_flight, full.in_flight);
             } else {
-                // Then the least loaded one of the open ones is full, or none is open.
+                // Then the least loaded one of the open ones is full, or none is open, or one is on trial.
+                let trial = meters.iter().any(|meter| meter.read().on_trial());
                 let open = meters.iter().filter(|meter| meter.read().is_open());
                 let least = open.min_by_key(|meter| meter.read().cost());
                 let full = least.is_none_or(|meter| {
@@ -258,7 +292,7 @@ mod tests {
                         seen.is_open() && seen.cost() == least && !seen.has_room(assumed)
                     })
                 });
-                proptest::prop_assert!(full);
+                proptest::prop_assert!(full || trial);
             }
         }
     }

@@ -187,8 +187,10 @@ async fn queued_in_the_transport() {
     let rest: Vec<_> = (0..5)
         .map(|_| tokio::spawn(call(channel.clone(), None)))
         .collect();
-    // The five are on their way into hyper; one more round trip and they are there.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The runtime has one thread, and a yield lets each task that can go on do so: the five are in hyper then.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
     assert!(peer.inject(0, [Step::Fin]).await);
     let first = first.await.unwrap();
     assert_eq!(first.outcome, Some(Outcome::ConnectionLost), "{first:?}");

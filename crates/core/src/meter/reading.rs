@@ -60,6 +60,9 @@ impl Reading {
         u64::from(self.in_flight()) + u64::from(self.charge())
     }
 
+    /// The bit of an [`open_rank`](Self::open_rank) that says that the channel may be on trial.
+    pub const TRIAL_RANK: u64 = TRIAL;
+
     /// A number by which channels that are open like any other sort by their [cost](Self::cost), before all
     /// that any owner holds back in any way. It leaves the lowest 28 bits free, for a position.
     #[must_use]
