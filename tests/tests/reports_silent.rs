@@ -111,7 +111,11 @@ async fn two_hundred_timeouts_dial_one_replacement() {
         });
     }
     while let Some(outcome) = soon("a time-out", calls.join_next()).await {
-        assert_eq!(outcome.unwrap(), Some(Outcome::Timeout));
+        // The layer of deadlines ends the call, or tonic does in the same millisecond.
+        assert!(matches!(
+            outcome.unwrap(),
+            Some(Outcome::Timeout | Outcome::Dropped)
+        ));
     }
     assert_eq!(pool.penalty().snapshot().len(), 0, "nobody is blamed");
     patient.await.unwrap().unwrap_err();
