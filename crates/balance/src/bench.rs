@@ -9,7 +9,7 @@ use steadfast_core::{Meter, Metered, now};
 use crate::{
     BalanceConfig, NoWarmUp, Places, Strategy,
     member::{Member, Roster},
-    pick::{Rules, scan},
+    pick::{self, Rules},
     shared::{Picked, Shared},
 };
 
@@ -31,16 +31,14 @@ impl<S: Clone + Send + Sync + 'static> Picker<S> {
         );
         let member = |made: Metered<S>| {
             let (id, place) = (made.id(), made.place().clone());
-            {
-                let owner = made.meter().owner();
-                Arc::new(Member::new(
-                    id,
-                    place,
-                    (made, owner),
-                    &shared.signals,
-                    now(),
-                ))
-            }
+            let owner = made.meter().owner();
+            Arc::new(Member::new(
+                id,
+                place,
+                (made, owner),
+                &shared.signals,
+                now(),
+            ))
         };
         let members: Vec<_> = channels.into_iter().map(member).collect();
         let meter = |member: &Arc<Member<S>>| member.channel.meter.clone();
@@ -98,6 +96,6 @@ pub fn choose(meters: &[Meter], start: usize) -> Option<usize> {
         assumed_streams: 65_534,
         cap: None,
     };
-    let found = scan(meters, (start, start), |_| false, rules);
+    let found = pick::choose(meters, (start, start), true, |_| false, rules);
     found.choice.map(|choice| choice.index)
 }

@@ -9,7 +9,7 @@ use super::{NoPick, Picked, Shared};
 use crate::{
     Strategy,
     member::{Claim, Member, Roster},
-    pick::{Choice, Rules, least_loaded, scan},
+    pick::{self, Choice, Rules},
 };
 
 impl<S> Shared<S> {
@@ -44,16 +44,11 @@ impl<S> Shared<S> {
             let is_it = |member: &Arc<Member<S>>| member.channel.id == prefer.0;
             roster.members.iter().position(is_it)
         });
-        let plain = rules.strategy == Strategy::LeastLoaded
-            && rules.cap.is_none()
-            && avoid.is_none()
-            && preferred.is_none();
+        // A preferred channel is looked at beside the scan.
+        let plain = avoid.is_none();
         loop {
             let starts = self.start_of_scan(count);
-            let quick = plain
-                .then(|| least_loaded(&roster.meters, starts.0, rules.assumed_streams))
-                .flatten();
-            let found = quick.unwrap_or_else(|| scan(&roster.meters, starts, avoided, rules));
+            let found = pick::choose(&roster.meters, starts, plain, avoided, rules);
             let affine = preferred
                 .filter(|index| !avoided(*index))
                 .map(|index| Choice {
