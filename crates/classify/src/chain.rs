@@ -57,6 +57,14 @@ pub fn enhance_your_calm(error: &(dyn Error + 'static)) -> bool {
         .any(|h2| h2.is_remote() && h2.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
 }
 
+/// Whether the peer reset the stream, with whichever code. REFUSED_STREAM is one too; a GOAWAY that leaves the
+/// request out is none, though both mean that it wasn't processed.
+pub(crate) fn reset_by_peer(error: &(dyn Error + 'static)) -> bool {
+    chain(error)
+        .filter_map(|link| link.downcast_ref::<h2::Error>())
+        .any(|h2| h2.is_remote() && h2.is_reset())
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The request may not have left.
@@ -83,8 +91,7 @@ fn chain(error: &Link) -> impl Iterator<Item = &Link> {
 }
 
 fn classify(error: &Link, phase: Phase) -> Outcome {
-    // Not `Local::find`, which trusts that a chain ends.
-    if let Some(local) = chain(error).find_map(|link| link.downcast_ref::<Local>()) {
+    if let Some(local) = Local::find(error) {
         return Outcome::Local(local.kind());
     }
     if chain(error).any(|link| link.is::<ChannelClosed>()) {

@@ -1,9 +1,7 @@
 //! One probe of one channel, and its verdict.
 
 use std::{
-    error::Error,
     future::{Future, poll_fn},
-    iter,
     pin::{Pin, pin},
     time::Duration,
 };
@@ -18,7 +16,7 @@ use tokio::{
 };
 use tower_service::Service;
 
-use crate::{Exchange, call_error};
+use crate::{Exchange, call_error, chain::reset_by_peer};
 
 /// The times that one probe may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +89,6 @@ fn judge(outcome: Outcome) -> Verdict {
         Outcome::Status(_) | Outcome::Http(_) | Outcome::Reset(_) => Verdict::Answered(outcome),
         _ => Verdict::NoAnswer(outcome),
     }
-}
-
-/// A RST_STREAM with REFUSED_STREAM is an answer too; a GOAWAY that leaves the request out is not, though
-/// both mean that the request wasn't processed.
-fn reset_by_peer(error: &(dyn Error + 'static)) -> bool {
-    iter::successors(Some(error), |link| (**link).source())
-        .take(32)
-        .filter_map(|link| link.downcast_ref::<h2::Error>())
-        .any(|h2| h2.is_remote() && h2.is_reset())
 }
 
 /// Reads the answer to its status.
