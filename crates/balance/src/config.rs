@@ -138,55 +138,33 @@ impl BalanceConfig {
     /// The first setting that isn't: field, value and range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let second = Duration::from_secs(1);
-        let in_range = |field, value: usize, low: usize, high: usize| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(ConfigError::new(field, value, format!("{low} to {high}")))
-            }
-        };
-        let lasts = |field, value: Duration, low: Duration, high: Duration| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(ConfigError::new(
-                    field,
-                    value,
-                    format!("{low:?} to {high:?}"),
-                ))
-            }
-        };
-        in_range("balance.min", self.min, 1, 10_000)?;
-        in_range("balance.max", self.max, self.min, 10_000)?;
-        in_range("balance.initial", self.initial, self.min, self.max)?;
+        ConfigError::check("balance.min", self.min, 1..=10_000)?;
+        ConfigError::check("balance.max", self.max, self.min..=10_000)?;
+        ConfigError::check("balance.initial", self.initial, self.min..=self.max)?;
         let most = 1_000_000;
-        in_range("balance.max_requests", self.max_requests as usize, 1, most)?;
-        let (low, high) = (self.min_requests as usize, self.max_requests as usize);
-        in_range("balance.min_requests", low, 1, high)?;
-        let assumed = self.assumed_streams as usize;
-        in_range("balance.assumed_streams", assumed, 1, 65_534)?;
-        in_range("balance.resize_step", self.resize_step, 1, 10_000)?;
-        in_range("balance.refresh_step", self.refresh_step, 1, 10_000)?;
-        lasts(
+        ConfigError::check("balance.max_requests", self.max_requests, 1..=most)?;
+        let (low, high) = (self.min_requests, self.max_requests);
+        ConfigError::check("balance.min_requests", low, 1..=high)?;
+        ConfigError::check("balance.assumed_streams", self.assumed_streams, 1..=65_534)?;
+        ConfigError::check("balance.resize_step", self.resize_step, 1..=10_000)?;
+        ConfigError::check("balance.refresh_step", self.refresh_step, 1..=10_000)?;
+        ConfigError::check(
             "balance.resize_interval",
             self.resize_interval,
-            second,
-            YEAR,
+            second..=YEAR,
         )?;
-        lasts(
+        ConfigError::check(
             "balance.max_age",
             self.max_age.unwrap_or(second),
-            second,
-            YEAR,
+            second..=YEAR,
         )?;
         let none = Duration::ZERO;
-        lasts("balance.age_jitter", self.age_jitter, none, YEAR)?;
-        lasts("balance.drain_limit", self.drain_limit, none, YEAR)?;
+        ConfigError::check("balance.age_jitter", self.age_jitter, none..=YEAR)?;
+        ConfigError::check("balance.drain_limit", self.drain_limit, none..=YEAR)?;
         let (budget, least) = (self.connect_budget, Duration::from_millis(1));
         let most = Duration::from_secs(600);
-        lasts("balance.connect_budget", budget, least, most)?;
+        ConfigError::check("balance.connect_budget", budget, least..=most)?;
         let wait = self.wait_for_ready.unwrap_or(none);
-        lasts("balance.wait_for_ready", wait, none, YEAR)?;
-        Ok(())
+        ConfigError::check("balance.wait_for_ready", wait, none..=YEAR)
     }
 }

@@ -1,6 +1,6 @@
 //! The error of a setting that is out of its range.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, ops::RangeInclusive};
 
 /// A setting that can't be used: names the field, the value and the range that is allowed. It is
 /// raised when a layer or a pool is built, never later.
@@ -20,6 +20,22 @@ impl ConfigError {
             value: format!("{value:?}"),
             range: range.into(),
         }
+    }
+
+    /// Whether a setting is in its range, both ends included. The error writes it as `low to high`.
+    ///
+    /// # Errors
+    /// The value is outside.
+    pub fn check<T: PartialOrd + fmt::Debug>(
+        field: &'static str,
+        value: T,
+        range: RangeInclusive<T>,
+    ) -> Result<(), Self> {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let text = format!("{:?} to {:?}", range.start(), range.end());
+        Err(Self::new(field, value, text))
     }
 
     /// The field, with the layer's name before it, such as `balance.max`.

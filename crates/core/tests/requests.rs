@@ -231,6 +231,22 @@ fn a_bad_setting_names_itself() {
     assert_eq!(error.to_string(), "balance.max is 0; allowed is 1..=4096");
 }
 
+/// X3: both ends of a range are in it, and the error writes it with them.
+#[test]
+fn a_setting_is_in_its_range() {
+    for good in [1, 5, 9] {
+        assert_eq!(ConfigError::check("balance.max", good, 1..=9), Ok(()));
+    }
+    for bad in [0, 10] {
+        let error = ConfigError::check("balance.max", bad, 1..=9).unwrap_err();
+        let text = format!("balance.max is {bad}; allowed is 1 to 9");
+        assert_eq!(error.to_string(), text);
+    }
+    let second = std::time::Duration::from_secs(1);
+    let error = ConfigError::check("stall.tick", 2 * second, second / 1000..=second).unwrap_err();
+    assert_eq!((error.value(), error.range()), ("2s", "1ms to 1s"));
+}
+
 /// B6: a closure is a probe, is told the place, and may fail to prepare.
 #[tokio::test]
 async fn a_closure_is_a_probe() {

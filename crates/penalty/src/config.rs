@@ -91,28 +91,21 @@ impl PenaltyConfig {
     /// # Errors
     /// The first setting that isn't: field, value and range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let number = |field, value: u32, low: u32| {
-            if (low..=MOST).contains(&value) {
-                Ok(())
-            } else {
-                Err(ConfigError::new(field, value, format!("{low} to {MOST}")))
-            }
-        };
-        let time = |field, value: Duration, low: Duration| {
-            let high = Duration::from_secs(3600);
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                let range = format!("{low:?} to {high:?}");
-                Err(ConfigError::new(field, value, range))
-            }
-        };
-        number("penalty.weight", self.base_charge(), 1)?;
-        number("penalty.step", self.step, 0)?;
+        let hour = Duration::from_secs(3600);
+        ConfigError::check("penalty.weight", self.base_charge(), 1..=MOST)?;
+        ConfigError::check("penalty.step", self.step, 0..=MOST)?;
         let least = if self.step > 0 { self.base_charge() } else { 0 };
-        number("penalty.cap", self.cap, least)?;
-        time("penalty.window", self.window, Duration::from_millis(1))?;
-        time("penalty.trickle", self.trickle, Duration::from_millis(10))
+        ConfigError::check("penalty.cap", self.cap, least..=MOST)?;
+        ConfigError::check(
+            "penalty.window",
+            self.window,
+            Duration::from_millis(1)..=hour,
+        )?;
+        ConfigError::check(
+            "penalty.trickle",
+            self.trickle,
+            Duration::from_millis(10)..=hour,
+        )
     }
 
     pub(crate) fn base_charge(&self) -> u32 {

@@ -75,34 +75,20 @@ impl RetryConfig {
     /// # Errors
     /// The first setting that isn't: field, value and range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        number("retry.attempts", self.attempts, 1, 100)?;
-        number("retry.resends", self.resends, 0, 1_000)?;
-        number("retry.budget_percent", self.budget_percent, 0, 1_000)?;
+        ConfigError::check("retry.attempts", self.attempts, 1..=100)?;
+        ConfigError::check("retry.resends", self.resends, 0..=1_000)?;
+        ConfigError::check("retry.budget_percent", self.budget_percent, 0..=1_000)?;
         let most = 1_000_000;
-        number("retry.budget_per_second", self.budget_per_second, 0, most)?;
+        ConfigError::check("retry.budget_per_second", self.budget_per_second, 0..=most)?;
         let (least, hour) = (Duration::from_millis(1), Duration::from_secs(3600));
         let timeout = self.attempt_timeout.unwrap_or(least);
-        number("retry.attempt_timeout", timeout, least, hour)?;
+        ConfigError::check("retry.attempt_timeout", timeout, least..=hour)?;
         let minute = Duration::from_secs(60);
-        number("retry.backoff", self.backoff, Duration::ZERO, minute)?;
-        number("retry.backoff_max", self.backoff_max, self.backoff, hour)?;
-        number("retry.request_limit", self.request_limit, 0, 1 << 30)?;
-        number("retry.reply_limit", self.reply_limit, 0, 1 << 30)
+        ConfigError::check("retry.backoff", self.backoff, Duration::ZERO..=minute)?;
+        ConfigError::check("retry.backoff_max", self.backoff_max, self.backoff..=hour)?;
+        ConfigError::check("retry.request_limit", self.request_limit, 0..=1 << 30)?;
+        ConfigError::check("retry.reply_limit", self.reply_limit, 0..=1 << 30)
     }
-}
-
-/// Whether a number or a time is in its range.
-pub(crate) fn number<T: PartialOrd + std::fmt::Debug>(
-    field: &'static str,
-    value: T,
-    low: T,
-    high: T,
-) -> Result<(), ConfigError> {
-    if (&low..=&high).contains(&&value) {
-        return Ok(());
-    }
-    let range = format!("{low:?} to {high:?}");
-    Err(ConfigError::new(field, value, range))
 }
 
 /// The failures after which a call that may have been processed is repeated, if its method is idempotent.

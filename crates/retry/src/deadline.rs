@@ -18,9 +18,7 @@ use tokio::time::{Instant, Sleep};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{
-    DeadlineBody, call::attempt_of, config::number, deadline_body::poll_due, methods::Methods,
-};
+use crate::{DeadlineBody, call::attempt_of, deadline_body::poll_due, methods::Methods};
 
 /// The resolution of tokio's timers: a transport's own time-out may be so much ahead of ours.
 const INSTANT: Duration = Duration::from_millis(1);
@@ -73,7 +71,7 @@ struct Time {
 impl Time {
     fn new(field: &'static str, whole: Duration) -> Result<Self, ConfigError> {
         let year = Duration::from_secs(31_557_600);
-        number(field, whole, INSTANT, year)?;
+        ConfigError::check(field, whole, INSTANT..=year)?;
         let header = deadline::value(whole);
         Ok(Self { whole, header })
     }

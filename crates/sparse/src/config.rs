@@ -89,44 +89,26 @@ impl SparseConfig {
     /// # Errors
     /// The first setting that isn't: field, value and range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        number("sparse.places", self.places, 1, MOST)?;
-        number("sparse.reserve", self.reserve, 0, self.places - 1)?;
+        ConfigError::check("sparse.places", self.places, 1..=MOST)?;
+        ConfigError::check("sparse.reserve", self.reserve, 0..=self.places - 1)?;
         let (Watermark::Calls(watermark) | Watermark::PlacesOver(watermark)) = self.watermark;
-        number("sparse.watermark", watermark, 1, MOST)?;
-        number("sparse.credits", self.credits, 1, MOST)?;
+        ConfigError::check("sparse.watermark", watermark, 1..=MOST)?;
+        ConfigError::check("sparse.credits", self.credits, 1..=MOST)?;
         if let Some(decay) = self.credit_decay {
-            time("sparse.credit_decay", decay)?;
+            ConfigError::check("sparse.credit_decay", decay, SHORTEST..=LONGEST)?;
         }
         if let Some(guard) = self.guard {
-            number("sparse.guard", guard, 1, MOST)?;
+            ConfigError::check("sparse.guard", guard, 1..=MOST)?;
         }
-        number(
+        ConfigError::check(
             "sparse.max_waiting_per_flow",
             self.max_waiting_per_flow,
-            1,
-            MOST,
+            1..=MOST,
         )?;
-        number("sparse.max_waiting", self.max_waiting, 1, MOST)?;
+        ConfigError::check("sparse.max_waiting", self.max_waiting, 1..=MOST)?;
         if let Some(wait) = self.longest_wait {
-            time("sparse.longest_wait", wait)?;
+            ConfigError::check("sparse.longest_wait", wait, SHORTEST..=LONGEST)?;
         }
-        time("sparse.pushback", self.pushback)
-    }
-}
-
-fn number(field: &'static str, value: u32, low: u32, high: u32) -> Result<(), ConfigError> {
-    if (low..=high).contains(&value) {
-        Ok(())
-    } else {
-        Err(ConfigError::new(field, value, format!("{low} to {high}")))
-    }
-}
-
-fn time(field: &'static str, value: Duration) -> Result<(), ConfigError> {
-    if (SHORTEST..=LONGEST).contains(&value) {
-        Ok(())
-    } else {
-        let range = format!("{SHORTEST:?} to {LONGEST:?}");
-        Err(ConfigError::new(field, value, range))
+        ConfigError::check("sparse.pushback", self.pushback, SHORTEST..=LONGEST)
     }
 }

@@ -1,6 +1,6 @@
 //! The layer's settings.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
 use steadfast_core::ConfigError;
 
@@ -114,43 +114,19 @@ impl StallConfig {
     /// # Errors
     /// The first setting that isn't: field, value and range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        time("stall.tick", self.tick, MILLISECOND..=SECOND)?;
-        time("stall.silence", self.silence, self.tick * 2..=HOUR)?;
-        time("stall.answer", self.answer, MILLISECOND..=HOUR)?;
-        time("stall.prepare", self.prepare, MILLISECOND..=HOUR)?;
-        time("stall.reprobe", self.reprobe, MILLISECOND..=HOUR)?;
+        ConfigError::check("stall.tick", self.tick, MILLISECOND..=SECOND)?;
+        ConfigError::check("stall.silence", self.silence, self.tick * 2..=HOUR)?;
+        ConfigError::check("stall.answer", self.answer, MILLISECOND..=HOUR)?;
+        ConfigError::check("stall.prepare", self.prepare, MILLISECOND..=HOUR)?;
+        ConfigError::check("stall.reprobe", self.reprobe, MILLISECOND..=HOUR)?;
         let most = self.reprobe..=HOUR;
-        time("stall.reprobe_most", self.reprobe_most, most)?;
-        time("stall.strike_window", self.strike_window, SECOND..=DAY)?;
-        time("stall.dead_after", self.dead_after, SECOND..=DAY)?;
-        time("stall.replace_every", self.replace_every, SECOND..=DAY)?;
-        time("stall.tolerance", self.tolerance, self.tick..=HOUR)?;
-        number("stall.most_percent", self.most_percent as usize, 0..=100)?;
-        number("stall.strikes", self.strikes as usize, 1..=1_000)?;
-        number("stall.ring", self.ring, 16..=1_000_000)
+        ConfigError::check("stall.reprobe_most", self.reprobe_most, most)?;
+        ConfigError::check("stall.strike_window", self.strike_window, SECOND..=DAY)?;
+        ConfigError::check("stall.dead_after", self.dead_after, SECOND..=DAY)?;
+        ConfigError::check("stall.replace_every", self.replace_every, SECOND..=DAY)?;
+        ConfigError::check("stall.tolerance", self.tolerance, self.tick..=HOUR)?;
+        ConfigError::check("stall.most_percent", self.most_percent, 0..=100)?;
+        ConfigError::check("stall.strikes", self.strikes, 1..=1_000)?;
+        ConfigError::check("stall.ring", self.ring, 16..=1_000_000)
     }
-}
-
-fn time(
-    field: &'static str,
-    value: Duration,
-    range: RangeInclusive<Duration>,
-) -> Result<(), ConfigError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let text = format!("{:?} to {:?}", range.start(), range.end());
-    Err(ConfigError::new(field, value, text))
-}
-
-fn number(
-    field: &'static str,
-    value: usize,
-    range: RangeInclusive<usize>,
-) -> Result<(), ConfigError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let text = format!("{} to {}", range.start(), range.end());
-    Err(ConfigError::new(field, value, text))
 }
