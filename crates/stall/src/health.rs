@@ -1,12 +1,67 @@
-//! The probe for any gRPC server.
+//! Probes that are a unary call: any one, and the health check for any gRPC server.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderValue, Request, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use http_body_util::Full;
 use steadfast_core::{BoxError, Place, Prepared, Probe};
 use tonic::body::Body;
 
-const PATH: &str = "/grpc.health.v1.Health/Check";
+/// Asks a unary method with a message that is known beforehand: a cheap one of the server's own.
+///
+/// ```
+/// use steadfast_stall::UnaryProbe;
+///
+/// // An empty message is a good request for many methods.
+/// let probe = UnaryProbe::new("/shop.Orders/Ping", b"");
+/// ```
+#[derive(Clone, Debug)]
+pub struct UnaryProbe {
+    path: &'static str,
+    message: Bytes,
+    headers: HeaderMap,
+}
+
+impl UnaryProbe {
+    /// Asks the method with this path, `/package.Service/Method`, with this message, encoded and without its
+    /// gRPC prefix.
+    #[must_use]
+    pub fn new(path: &'static str, message: &[u8]) -> Self {
+        let mut framed = BytesMut::with_capacity(5 + message.len());
+        framed.put_u8(0);
+        framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+        framed.put_slice(message);
+        let grpc = HeaderValue::from_static("application/grpc");
+        let headers = [
+            (header::TE, HeaderValue::from_static("trailers")),
+            (header::CONTENT_TYPE, grpc),
+        ];
+        Self {
+            path,
+            message: framed.freeze(),
+            headers: headers.into_iter().collect(),
+        }
+    }
+
+    /// The same with one more header, such as one that routes the call.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+}
+
+impl Probe for UnaryProbe {
+    type Body = Body;
+
+    fn prepare(&self, _place: &Place) -> Prepared<Body> {
+        let mut request = Request::new(Body::new(Full::new(self.message.clone())));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = http::Uri::from_static(self.path);
+        *request.version_mut() = http::Version::HTTP_2;
+        *request.headers_mut() = self.headers.clone();
+        Box::pin(std::future::ready(Ok::<_, BoxError>(request)))
+    }
+}
 
 /// Asks `grpc.health.v1.Health/Check`, the health check that gRPC servers have in common.
 ///
@@ -16,9 +71,7 @@ const PATH: &str = "/grpc.health.v1.Health/Check";
 ///
 /// It sends no credentials. Put a layer that adds them below, or bring a [`Probe`] of your own.
 #[derive(Clone, Debug)]
-pub struct HealthProbe {
-    message: Bytes,
-}
+pub struct HealthProbe(UnaryProbe);
 
 impl HealthProbe {
     /// Asks for the server as a whole.
@@ -30,20 +83,14 @@ impl HealthProbe {
     /// Asks for one service, by its full name such as `google.bigtable.v2.Bigtable`.
     #[must_use]
     pub fn for_service(name: &str) -> Self {
-        let mut request = BytesMut::new();
+        let mut request = Vec::new();
         if !name.is_empty() {
             // HealthCheckRequest has one field, number 1, a string.
-            request.put_u8(1 << 3 | 2);
+            request.push(1 << 3 | 2);
             put_varint(&mut request, name.len() as u64);
-            request.put_slice(name.as_bytes());
+            request.extend(name.as_bytes());
         }
-        let mut message = BytesMut::with_capacity(5 + request.len());
-        message.put_u8(0);
-        message.put_u32(u32::try_from(request.len()).unwrap_or(u32::MAX));
-        message.put(request);
-        Self {
-            message: message.freeze(),
-        }
+        Self(UnaryProbe::new("/grpc.health.v1.Health/Check", &request))
     }
 }
 
@@ -53,26 +100,18 @@ impl Default for HealthProbe {
     }
 }
 
-fn put_varint(buffer: &mut BytesMut, mut value: u64) {
+fn put_varint(buffer: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        buffer.put_u8(value as u8 | 0x80);
+        buffer.push(value as u8 | 0x80);
         value >>= 7;
     }
-    buffer.put_u8(value as u8);
+    buffer.push(value as u8);
 }
 
 impl Probe for HealthProbe {
     type Body = Body;
 
-    fn prepare(&self, _place: &Place) -> Prepared<Body> {
-        let mut request = Request::new(Body::new(Full::new(self.message.clone())));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = http::Uri::from_static(PATH);
-        *request.version_mut() = http::Version::HTTP_2;
-        let headers = request.headers_mut();
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        let grpc = HeaderValue::from_static("application/grpc");
-        headers.insert(header::CONTENT_TYPE, grpc);
-        Box::pin(std::future::ready(Ok::<_, BoxError>(request)))
+    fn prepare(&self, place: &Place) -> Prepared<Body> {
+        self.0.prepare(place)
     }
 }

@@ -18,7 +18,7 @@ mod sync;
 
 pub use config::StallConfig;
 pub use facts::{Action, Cause, Fact, Look, ProbeEnd, ProbeResult, Share, Spared};
-pub use health::HealthProbe;
+pub use health::{HealthProbe, UnaryProbe};
 pub use layer::{ChannelState, StallDetectLayer};
 pub use policy::{Condition, StallPolicy};
 pub use ring::{Entry, Note, Ring};

@@ -28,5 +28,5 @@ pub use steadfast_retry::{
     DeadlineConfig, DeadlineLayer, Kind, Progress, RetryConfig, RetryLayer, RetryOn, RetrySnapshot,
 };
 pub use steadfast_stall::{
-    ChannelState, Condition, HealthProbe, StallConfig, StallDetect, StallDetectLayer,
+    ChannelState, Condition, HealthProbe, StallConfig, StallDetect, StallDetectLayer, UnaryProbe,
 };

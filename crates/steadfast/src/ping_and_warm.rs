@@ -1,62 +1,28 @@
 //! BigTable's PingAndWarm, as the probe of a pool.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderValue, Request, Uri, header};
-use http_body_util::Full;
-use steadfast_core::{BoxError, Place, Prepared, Probe};
-use tonic::body::Body;
+use http::{HeaderName, HeaderValue};
+use steadfast_stall::UnaryProbe;
 
-const PATH: &str = "/google.bigtable.v2.Bigtable/PingAndWarm";
 /// Google's routing header: which instance a call is for, percent-encoded.
-const ROUTING: &str = "x-goog-request-params";
+const ROUTING: HeaderName = HeaderName::from_static("x-goog-request-params");
 
-/// Asks `google.bigtable.v2.Bigtable/PingAndWarm` about one instance.
-#[derive(Clone, Debug)]
-pub(crate) struct PingAndWarm {
-    message: Bytes,
-    routing: Option<HeaderValue>,
-}
-
-impl PingAndWarm {
-    /// `instance` is the instance's full name.
-    pub(crate) fn new(instance: &str) -> Self {
-        // PingAndWarmRequest.name: field 1, a string.
-        let name = prost::encoding::encoded_len_varint(instance.len() as u64) + 1 + instance.len();
-        let mut message = BytesMut::with_capacity(5 + name);
-        message.put_u8(0);
-        message.put_u32(u32::try_from(name).unwrap_or(u32::MAX));
-        prost::encoding::string::encode(1, &instance.to_owned(), &mut message);
-        let routing = format!("name={}", instance.replace('/', "%2F"));
-        Self {
-            message: message.freeze(),
-            // A name that fits into no header goes without; the server says what it makes of that.
-            routing: HeaderValue::try_from(routing).ok(),
-        }
-    }
-}
-
-impl Probe for PingAndWarm {
-    type Body = Body;
-
-    fn prepare(&self, _place: &Place) -> Prepared<Body> {
-        let mut request = Request::new(Body::new(Full::new(self.message.clone())));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = Uri::from_static(PATH);
-        *request.version_mut() = http::Version::HTTP_2;
-        let headers = request.headers_mut();
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        let grpc = HeaderValue::from_static("application/grpc");
-        headers.insert(header::CONTENT_TYPE, grpc);
-        if let Some(routing) = &self.routing {
-            headers.insert(ROUTING, routing.clone());
-        }
-        Box::pin(std::future::ready(Ok::<_, BoxError>(request)))
+/// Asks `google.bigtable.v2.Bigtable/PingAndWarm` about one instance, by its full name.
+pub(crate) fn ping_and_warm(instance: &str) -> UnaryProbe {
+    // PingAndWarmRequest.name: field 1, a string.
+    let mut message = Vec::new();
+    prost::encoding::string::encode(1, &instance.to_owned(), &mut message);
+    let probe = UnaryProbe::new("/google.bigtable.v2.Bigtable/PingAndWarm", &message);
+    match HeaderValue::try_from(format!("name={}", instance.replace('/', "%2F"))) {
+        Ok(routing) => probe.with_header(ROUTING, routing),
+        // A name that fits into no header goes without; the server says what it makes of that.
+        Err(_) => probe,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
+    use steadfast_core::{Place, Probe};
 
     use super::*;
 
@@ -70,7 +36,7 @@ mod tests {
             name: String,
         }
         let instance = format!("projects/p/instances/{}", "i".repeat(200));
-        let probe = PingAndWarm::new(&instance);
+        let probe = ping_and_warm(&instance);
         let request = probe.prepare(&Place::default()).await.unwrap();
         let routing = request.headers()[ROUTING].to_str().unwrap();
         assert!(routing.starts_with("name=projects%2Fp%2Finstances%2Fi"));

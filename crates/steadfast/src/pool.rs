@@ -29,7 +29,7 @@ use tonic::transport::Endpoint;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{Config, ping_and_warm::PingAndWarm};
+use crate::{Config, ping_and_warm::ping_and_warm};
 
 type Channel = StallDetect<PenaltyWindow<EgressChannel>>;
 type TonicBody = tonic::body::Body;
@@ -98,7 +98,7 @@ impl Pool {
         }
         Self::builder(endpoint)
             .config(Config::bigtable())
-            .probe(PingAndWarm::new(instance))
+            .probe(ping_and_warm(instance))
             .build()
     }
 
