@@ -19,6 +19,44 @@ use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{Code, Request, Response, Status, Streaming, codec::CompressionEncoding};
 
+/// An echo server on a thread and a runtime of its own: what it allocates isn't counted with the test's, and it
+/// goes on while the test's runtime stands still. Dropping it stops it.
+#[derive(Debug)]
+pub struct EchoThread {
+    uri: String,
+    _stop: tokio::sync::oneshot::Sender<()>,
+}
+
+impl EchoThread {
+    /// Starts one.
+    ///
+    /// # Panics
+    /// When it doesn't start soon.
+    #[must_use]
+    pub fn start() -> Self {
+        let (sender, uri) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let runtime = builder.enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let echo = EchoProcess::start().await;
+                sender.send(echo.uri()).expect("the test waits for it");
+                // Either way it is over.
+                let _ = stopped.await;
+            });
+        });
+        let uri = uri.recv_timeout(crate::HANG).expect("it starts");
+        Self { uri, _stop: stop }
+    }
+
+    /// Where it listens, as a URI.
+    #[must_use]
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+}
+
 /// A running echo server. Dropping it stops it.
 #[derive(Debug)]
 pub struct EchoProcess {

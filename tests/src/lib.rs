@@ -3,6 +3,8 @@
 
 pub mod echo;
 pub mod emulator;
+pub mod scripts;
+pub mod stacks;
 pub mod tap;
 pub mod whole;
 

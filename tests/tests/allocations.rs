@@ -1,7 +1,5 @@
 //! What a call costs on the client's thread, in allocations: exact, so it is asserted.
 
-use std::time::Duration;
-
 use http::{Request, Response};
 use steadfast::{Attempt, BalanceConfig, BoxError, Config, Pool};
 use steadfast::{
@@ -10,7 +8,7 @@ use steadfast::{
 };
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
 use steadfast_testkit::alloc::{AllocationCount, CountingAllocator};
-use steadfast_tests::echo::EchoProcess;
+use steadfast_tests::echo::EchoThread;
 use tonic::{
     body::Body,
     transport::{Channel, Endpoint},
@@ -91,23 +89,6 @@ where
     spent as f64 / f64::from(FRAMES)
 }
 
-/// An echo server on a thread of its own, so that its allocations aren't counted.
-fn server() -> String {
-    let (sender, uri) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let echo = EchoProcess::start().await;
-            sender.send(echo.uri()).unwrap();
-            std::future::pending::<()>().await;
-        });
-    });
-    uri.recv_timeout(Duration::from_secs(10)).unwrap()
-}
-
 /// Balance, Penalty and Egress.
 fn lower(uri: &str) -> Balance<PenaltyWindow<EgressChannel>> {
     ServiceBuilder::new()
@@ -140,12 +121,13 @@ async fn bare(uri: &str) -> Channel {
 /// channel, and 4 with an `Attempt`; so does the whole pool, whose calls all have one.
 #[tokio::test]
 async fn a_call_costs_two_allocations_more() {
-    let uri = server();
-    let bare = per_call(bare(&uri).await, false).await;
-    let two = per_call(lower(&uri), false).await;
-    let four = per_call(lower(&uri), true).await;
-    let pooled = per_call(pool(&uri), false).await;
-    let attempted = per_call(pool(&uri), true).await;
+    let server = EchoThread::start();
+    let uri = server.uri();
+    let bare = per_call(bare(uri).await, false).await;
+    let two = per_call(lower(uri), false).await;
+    let four = per_call(lower(uri), true).await;
+    let pooled = per_call(pool(uri), false).await;
+    let attempted = per_call(pool(uri), true).await;
     println!(
         "allocations per call: bare {bare:.2}, lower layers {two:.2}, with an attempt {four:.2}, \
          pool {pooled:.2}, with an attempt {attempted:.2}"
@@ -160,11 +142,12 @@ async fn a_call_costs_two_allocations_more() {
 /// makes of them, so the two are compared as the least of three runs each.
 #[tokio::test]
 async fn a_frame_costs_nothing_more() {
-    let uri = server();
+    let server = EchoThread::start();
+    let uri = server.uri();
     let (mut least, mut least_pooled) = (f64::MAX, f64::MAX);
     for _ in 0..3 {
-        least = least.min(per_frame(bare(&uri).await).await);
-        least_pooled = least_pooled.min(per_frame(pool(&uri)).await);
+        least = least.min(per_frame(bare(uri).await).await);
+        least_pooled = least_pooled.min(per_frame(pool(uri)).await);
     }
     println!("allocations per frame: bare {least:.3}, pool {least_pooled:.3}");
     assert!(

@@ -6,30 +6,16 @@ use steadfast::Pool;
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
 use steadfast_testkit::peer::{Answer, Last, Peer, PeerState, Request, Script, Step};
 use steadfast_tests::{
-    HANG, soon,
-    whole::{STREAM, UPLOAD, builder, quick, ready, unary},
+    HANG,
+    scripts::held_streams,
+    soon,
+    whole::{UPLOAD, builder, quick, ready, unary},
 };
 use tokio::{task::JoinSet, time::sleep};
 use tonic::{Status, Streaming};
 
 /// A connection that is lost within its first second is taken for a dial that failed.
 const YOUNG: Duration = Duration::from_millis(1_100);
-
-/// Calls are answered; a stream gets its first message, and the rest when it is released.
-fn server() -> Peer {
-    let answer = |request: &Request| match request.path.as_str() {
-        STREAM => Answer::steps([
-            Step::AwaitRequest,
-            Step::headers(),
-            Step::good_message(),
-            Step::Hold,
-            Step::good_message(),
-            Step::status(0, ""),
-        ]),
-        _ => Answer::good(),
-    };
-    Peer::start(Script::new(answer)).unwrap()
-}
 
 async fn open_stream(pool: &Pool) -> Streaming<steadfast_proto::EchoReply> {
     let mut client = EchoClient::new(pool.clone());
@@ -64,7 +50,7 @@ async fn burst(pool: &Pool, calls: usize) -> Vec<Status> {
 /// One burst in the moment of a graceful GOAWAY, with a stream open: those that failed, and how many were
 /// sent again.
 async fn round(retries: bool) -> (Vec<Status>, u64) {
-    let peer = server();
+    let peer = held_streams();
     let mut config = quick(1);
     config.retry.enabled = retries;
     let pool = ready(builder(&[peer.uri()], config), 1).await;
@@ -118,7 +104,7 @@ async fn a_burst_in_the_moment_of_a_goaway_is_whole() {
 /// own server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn goaways_on_all_members_within_a_second_fail_no_call() {
-    let peers = [(); 4].map(|()| server());
+    let peers = [(); 4].map(|()| held_streams());
     let places: Vec<_> = peers.iter().map(Peer::uri).collect();
     let pool = ready(builder(&places, quick(8)), 8).await;
     sleep(YOUNG).await;

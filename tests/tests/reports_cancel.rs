@@ -1,18 +1,15 @@
 //! Calls that their callers give up: what the server is told, and what it costs the neighbours.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use steadfast::{Attempt, BalanceConfig, Config, Outcome, Pool};
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
 use steadfast_testkit::peer::{Answer, Last, Peer, Script, Settings, Step};
-use steadfast_tests::{HANG, echo::EchoProcess, soon};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+use steadfast_tests::{
+    HANG,
+    echo::EchoProcess,
+    soon,
+    tap::{Sent, tap},
 };
 use tokio_stream::StreamExt;
 use tonic::Request;
@@ -27,39 +24,6 @@ fn pool(channels: usize, uri: String) -> Pool {
     };
     let builder = Pool::builder(uri).config(config);
     builder.without_env().build().unwrap()
-}
-
-/// A frame that a client sent: its type, its flags and its stream.
-type Sent = (u8, u8, u32);
-
-/// Passes one connection on to `upstream`, and notes the frames that the client sends.
-async fn tap(upstream: SocketAddr) -> (String, Arc<Mutex<Vec<Sent>>>) {
-    const PREFACE: usize = 24;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let uri = format!("http://{}", listener.local_addr().unwrap());
-    let frames = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&frames);
-    tokio::spawn(async move {
-        let (client, _) = listener.accept().await.unwrap();
-        let server = TcpStream::connect(upstream).await.unwrap();
-        let (mut from_client, mut to_client) = client.into_split();
-        let (mut from_server, mut to_server) = server.into_split();
-        tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
-        let mut preface = [0; PREFACE];
-        from_client.read_exact(&mut preface).await.unwrap();
-        to_server.write_all(&preface).await.unwrap();
-        let mut head = [0; 9];
-        while from_client.read_exact(&mut head).await.is_ok() {
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            let mut payload = vec![0; length as usize];
-            from_client.read_exact(&mut payload).await.unwrap();
-            noted.lock().unwrap().push((head[3], head[4], stream));
-            let frame = [&head[..], &payload].concat();
-            to_server.write_all(&frame).await.unwrap();
-        }
-    });
-    (uri, frames)
 }
 
 /// B1: a client-streaming call is given up half-way: the server is told by RST_STREAM(CANCEL), and never
@@ -98,10 +62,13 @@ async fn half_an_upload_is_reset_and_never_ended() {
         .unwrap();
     let upload = peer.resets()[0].stream;
     let frames = frames.lock().unwrap();
-    let of_upload: Vec<_> = frames.iter().filter(|frame| frame.2 == upload).collect();
-    assert_eq!(of_upload.last().unwrap().0, RST_STREAM, "{of_upload:?}");
+    let of_upload: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame.stream == upload)
+        .collect();
+    assert_eq!(of_upload.last().unwrap().kind, RST_STREAM, "{of_upload:?}");
     // HEADERS or DATA that end the stream.
-    let ends = |frame: &&Sent| frame.0 <= 1 && frame.1 & END_STREAM != 0;
+    let ends = |frame: &&Sent| frame.kind <= 1 && frame.flags & END_STREAM != 0;
     assert_eq!(of_upload.iter().filter(|f| ends(f)).count(), 0);
     assert!(frames.iter().any(|frame| ends(&frame)), "the unary call");
     assert_eq!(pool.snapshot().in_flight(), 0);

@@ -4,26 +4,8 @@ use std::{slice, time::Duration};
 
 use steadfast::{Attempt, BalanceConfig, Config, Outcome, Places, Pool};
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
-use steadfast_testkit::peer::{Answer, Last, Peer, Request, Script, Step};
-use steadfast_tests::{HANG, soon};
-
-const STREAM: &str = "/steadfast.test.Echo/ServerStream";
-
-/// Unary calls are answered; a stream gets its first message, and the rest when it is released.
-fn server() -> Peer {
-    let answer = |request: &Request| match request.path.as_str() {
-        STREAM => Answer::steps([
-            Step::AwaitRequest,
-            Step::headers(),
-            Step::good_message(),
-            Step::Hold,
-            Step::good_message(),
-            Step::status(0, ""),
-        ]),
-        _ => Answer::good(),
-    };
-    Peer::start(Script::new(answer)).unwrap()
-}
+use steadfast_testkit::peer::{Last, Peer, Step};
+use steadfast_tests::{HANG, scripts::held_streams, soon};
 
 fn pool(channels: usize, places: impl IntoIterator<Item = String>) -> Pool {
     let places: Vec<_> = places.into_iter().collect();
@@ -78,7 +60,7 @@ async fn replaced(pool: &Pool, channels: usize, peers: &[Peer], connections: usi
 /// the old one, which is closed then.
 #[tokio::test]
 async fn an_open_stream_goes_on_and_later_calls_go_elsewhere() {
-    let peer = server();
+    let peer = held_streams();
     let pool = pool(1, [peer.uri()]);
     let mut client = EchoClient::new(pool.clone());
     let opened = client.server_stream(EchoRequest::default()).await;
@@ -107,7 +89,7 @@ async fn an_open_stream_goes_on_and_later_calls_go_elsewhere() {
 async fn what_a_burst_loses_to_a_goaway_was_never_processed() {
     let mut lost = 0;
     for _ in 0..10 {
-        let peer = server();
+        let peer = held_streams();
         let pool = pool(1, [peer.uri()]);
         let mut client = EchoClient::new(pool.clone());
         let opened = client.server_stream(EchoRequest::default()).await;
@@ -136,7 +118,7 @@ async fn what_a_burst_loses_to_a_goaway_was_never_processed() {
 /// and afterwards none does.
 #[tokio::test]
 async fn goaways_on_all_members_make_one_dial_each() {
-    let peers = [(); 4].map(|()| server());
+    let peers = [(); 4].map(|()| held_streams());
     let pool = pool(8, peers.iter().map(Peer::uri));
     soon("warming", pool.warm(8)).await.unwrap();
     // A connection that is lost within its first second counts as a failed dial.

@@ -7,29 +7,12 @@ use steadfast::{Attempt, BalanceConfig, BalanceLayer, BoxError, Egress, EgressCo
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
 use steadfast_retry::{DeadlineConfig, DeadlineLayer, Kind, RetryLayer};
 use steadfast_testkit::alloc::{AllocationCount, CountingAllocator};
-use steadfast_tests::echo::EchoProcess;
+use steadfast_tests::echo::EchoThread;
 use tonic::{body::Body, transport::Endpoint};
 use tower::{Layer, Service};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
-
-/// An echo server on a thread of its own, so that its allocations aren't counted.
-fn server() -> String {
-    let (sender, uri) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let echo = EchoProcess::start().await;
-            sender.send(echo.uri()).unwrap();
-            std::future::pending::<()>().await;
-        });
-    });
-    uri.recv_timeout(Duration::from_secs(10)).unwrap()
-}
 
 /// Allocations per unary call, and per frame of a long stream.
 async fn costs<S, B>(service: S, attempt: bool) -> [f64; 2]
@@ -75,7 +58,8 @@ where
 /// caller brought none; nothing for a reply that is kept, nothing per frame, and nothing for a deadline.
 #[tokio::test]
 async fn retries_and_deadlines_cost_three_allocations() {
-    let uri = server();
+    let server = EchoThread::start();
+    let uri = server.uri().to_owned();
     let pool = || {
         let endpoint = Endpoint::from_shared(uri.clone()).unwrap();
         let balance = BalanceLayer::new(BalanceConfig::fixed(1)).unwrap();

@@ -5,8 +5,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header::HeaderName};
 use steadfast::{
     BalanceConfig, BalanceLayer, BoxError, ChannelLayer, Each, Egress, EgressConfig, InFlightLayer,
     Keep, Local, LocalKind, Metered, PenaltyConfig, PenaltyWindowLayer, TonicBodyLayer,
@@ -19,43 +17,19 @@ use steadfast_testkit::{
     peer::{Peer, Script},
     proxy::Which,
 };
-use steadfast_tests::{echo::EchoProcess, soon};
+use steadfast_tests::{
+    echo::EchoProcess,
+    stacks::{BoxLayer, header, serves},
+};
 use tokio::time::sleep;
 use tonic::{
-    body::Body,
     service::{InterceptorLayer, interceptor::InterceptedService},
     transport::Endpoint,
 };
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
-use tower_http::{set_header::SetRequestHeaderLayer, trace::TraceLayer};
+use tower::{Layer, ServiceBuilder};
+use tower_http::trace::TraceLayer;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Twenty calls of a generated client at once.
-async fn serves<S, B>(what: &str, service: S)
-where
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError> + Send,
-{
-    let mut calls = tokio::task::JoinSet::new();
-    for n in 0..20_u8 {
-        let mut client = EchoClient::new(service.clone());
-        calls.spawn(async move {
-            let request = EchoRequest {
-                payload: vec![n],
-                ..EchoRequest::default()
-            };
-            let reply = client.unary(request).await.expect("an answer");
-            assert_eq!(reply.into_inner().payload, [n]);
-        });
-    }
-    while let Some(done) = soon(what, calls.join_next()).await {
-        done.unwrap_or_else(|error| panic!("{what}: {error}"));
-    }
-}
 
 fn balance() -> BalanceLayer {
     BalanceLayer::new(BalanceConfig::fixed(2)).unwrap()
@@ -67,41 +41,6 @@ fn penalty() -> PenaltyWindowLayer {
 
 fn stall() -> StallDetectLayer {
     StallDetectLayer::default()
-}
-
-fn header() -> SetRequestHeaderLayer<HeaderValue> {
-    let name = HeaderName::from_static("x-test");
-    SetRequestHeaderLayer::overriding(name, HeaderValue::from_static("1"))
-}
-
-type Boxed = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
-
-/// Boxes a channel's service: what is behind it is no longer known by its type.
-#[derive(Clone, Copy)]
-struct BoxLayer;
-
-impl<S> Layer<S> for BoxLayer
-where
-    S: Service<Request<Body>, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
-    S::Future: Send + 'static,
-    TonicBodyLayer: Layer<
-            S,
-            Service: Service<
-                Request<Body>,
-                Response = Response<Body>,
-                Error = S::Error,
-                Future: Send + 'static,
-            > + Clone
-                         + Send
-                         + Sync
-                         + 'static,
-        >,
-{
-    type Service = Boxed;
-
-    fn layer(&self, inner: S) -> Boxed {
-        BoxCloneSyncService::new(TonicBodyLayer.layer(inner).map_err(Into::into))
-    }
 }
 
 /// X1, S9: every order of the layers that go onto channels, with foreign and boxed ones between.

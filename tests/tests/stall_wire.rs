@@ -24,7 +24,11 @@ use steadfast_testkit::{
     peer::{Answer, Peer, Script, Step},
     proxy::{FaultProxy, Which},
 };
-use steadfast_tests::{HANG, echo::EchoProcess, soon};
+use steadfast_tests::{
+    HANG,
+    echo::{EchoProcess, EchoThread},
+    soon,
+};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Status, transport::Endpoint};
 use tower::{Layer, ServiceBuilder};
@@ -594,10 +598,10 @@ fn a_blocked_runtime_quarantines_nothing() {
             .enable_all()
             .build()
             .unwrap();
-        let server = Server::start();
+        let server = EchoThread::start();
         runtime.block_on(async {
             let layer = stall(StallConfig::default());
-            let pool = pool(server.uri.clone(), 4, &layer).await;
+            let pool = pool(server.uri().to_owned(), 4, &layer).await;
             let (log, task) = load(&pool, Duration::from_millis(5));
             sleep(2 * SECOND).await;
             let blocked = (0..workers).map(|_| tokio::spawn(async { block(3 * SECOND) }));
@@ -627,30 +631,6 @@ fn a_blocked_runtime_quarantines_nothing() {
 )]
 fn block(time: Duration) {
     std::thread::sleep(time);
-}
-
-/// An echo server on a thread of its own, which goes on while the test's runtime stands still.
-struct Server {
-    uri: String,
-    _stop: tokio::sync::oneshot::Sender<()>,
-}
-
-impl Server {
-    fn start() -> Self {
-        let (sender, uri) = std::sync::mpsc::channel();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        std::thread::spawn(move || {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            let runtime = builder.enable_all().build().unwrap();
-            runtime.block_on(async {
-                let echo = EchoProcess::start().await;
-                sender.send(echo.uri()).unwrap();
-                let _ = stopped.await;
-            });
-        });
-        let uri = uri.recv_timeout(HANG).unwrap();
-        Self { uri, _stop: stop }
-    }
 }
 
 /// The variable that makes a client of this test binary: the server's URI.
