@@ -1,5 +1,6 @@
 //! The simulations: policies of the layers in virtual time, each with tables and rows of JSON.
 
+mod chart;
 pub mod pickers;
 mod sparse;
 

@@ -5,7 +5,10 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use super::{LOADS, PICKERS, Row};
-use crate::error::{Error, Result};
+use crate::{
+    error::Result,
+    sim::chart::{Drawn, Picture, key, svg},
+};
 
 const SIZE: (u32, u32) = (1100, 460);
 const COLOURS: [RGBColor; PICKERS.len()] = [
@@ -19,15 +22,10 @@ const COLOURS: [RGBColor; PICKERS.len()] = [
 
 /// Draws the rows into an SVG file.
 pub(super) fn draw(path: &Path, rows: &[Row]) -> Result<()> {
-    picture(path, rows).map_err(|error| {
-        let what = format!("can't draw the chart {}", path.display());
-        Error::new(format!("{what}: {error}"))
-    })
+    svg(path, SIZE, |root| panels(root, rows))
 }
 
-fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
+fn panels(root: &Picture<'_>, rows: &[Row]) -> Drawn {
     let title = "Time that 99 in 100 calls stay below, as a multiple of their mean size";
     let root = root.titled(title, ("sans-serif", 20))?;
     let panels = root.split_evenly((1, LOADS.len()));
@@ -58,9 +56,7 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
             chart
                 .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
                 .label(name.unwrap_or_default())
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-                });
+                .legend(move |at| key(at, colour));
         }
         chart
             .configure_series_labels()
@@ -69,6 +65,5 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
             .border_style(BLACK.mix(0.3))
             .draw()?;
     }
-    root.present()?;
     Ok(())
 }

@@ -8,7 +8,10 @@ use super::{
     row::{Row, Variant},
     run::{BULK, SWEEP, WINDOWS},
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::Result,
+    sim::chart::{Drawn, Picture, key, svg},
+};
 
 const SIZE: (u32, u32) = (1260, 460);
 const COLOURS: [RGBColor; 5] = [
@@ -21,15 +24,10 @@ const COLOURS: [RGBColor; 5] = [
 
 /// Draws the rows into an SVG file.
 pub(super) fn draw(path: &Path, rows: &[Row]) -> Result<()> {
-    picture(path, rows).map_err(|error| {
-        let what = format!("can't draw the chart {}", path.display());
-        Error::new(format!("{what}: {error}"))
-    })
+    svg(path, SIZE, |root| panels(root, rows))
 }
 
-fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
+fn panels(root: &Picture<'_>, rows: &[Row]) -> Drawn {
     let root = root.titled(
         "Median latency of a caller that keeps W calls outstanding beside K that keep 16",
         ("sans-serif", 20),
@@ -60,9 +58,7 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
             chart
                 .draw_series(LineSeries::new(line, colour.stroke_width(2)).point_size(3))?
                 .label(discipline.to_string())
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-                });
+                .legend(move |at| key(at, colour));
         }
         chart
             .configure_series_labels()
@@ -71,6 +67,5 @@ fn picture(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> 
             .border_style(BLACK.mix(0.3))
             .draw()?;
     }
-    root.present()?;
     Ok(())
 }
