@@ -17,7 +17,7 @@ use steadfast::{
 };
 use steadfast_proto::{EchoRequest, echo_client::EchoClient};
 use steadfast_retry::{Kind, Retry, RetryConfig, RetryLayer, RetryOn};
-use steadfast_testkit::peer::{Accept, Answer, Last, Peer, Request, Script, Settings, Step};
+use steadfast_testkit::peer::{Answer, Death, Flapping, Last, Peer, Request, Script, Step};
 use steadfast_tests::{HANG, soon};
 use tokio::task::JoinSet;
 use tonic::{
@@ -128,39 +128,8 @@ async fn a_plain_channel_loses_none_either() {
     assert!(lost > 0, "plain tonic loses none: this shows nothing");
 }
 
-/// A small generator; the same numbers in each run, on each machine.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
-}
-
 /// How often the server's application got to see each call.
 type Processed = Arc<Mutex<HashMap<u64, u32>>>;
-
-/// How a connection dies once it has served its share.
-#[derive(Clone, Copy, Debug)]
-enum Death {
-    Fin,
-    TcpReset,
-    /// GOAWAY that admits nothing after the last request that was answered, then FIN.
-    GoawayBelow,
-    /// GOAWAY that admits what has come; it is answered.
-    GoawayAt,
-    /// The same, and the connection closes before the answer.
-    GoawayAtFin,
-    /// Every second request is refused, and at the end FIN.
-    Refuse,
-    /// Headers and a message, then FIN.
-    InBody,
-}
 
 const DEATHS: [Death; 7] = [
     Death::Fin,
@@ -171,51 +140,6 @@ const DEATHS: [Death; 7] = [
     Death::Refuse,
     Death::InBody,
 ];
-
-/// The script of the next connection.
-fn script(dice: &mut Dice, processed: &Processed) -> Script {
-    match dice.roll(16) {
-        0 => return Script::good().accept(Accept::Fin),
-        1 => return Script::good().accept(Accept::TcpReset),
-        _ => {}
-    }
-    let death = DEATHS[dice.roll(DEATHS.len() as u64) as usize];
-    let share = 4 + dice.roll(24);
-    let settings = Settings {
-        // Few streams: the others wait in h2 and in hyper.
-        max_concurrent_streams: (dice.roll(2) == 0).then(|| 1 + dice.roll(4) as u32),
-        ..Settings::default()
-    };
-    let processed = Arc::clone(processed);
-    let script = Script::new(move |request| {
-        let last_served = Last::Id(request.stream.saturating_sub(2));
-        let dies = request.index == share;
-        let after = request.index > share;
-        let steps = match death {
-            // Here the peer says that it won't look at it, so the application never sees it.
-            Death::Refuse if !dies && request.index % 2 == 1 => {
-                return Answer::steps([Step::Rst(7)]);
-            }
-            Death::GoawayBelow if dies => {
-                return Answer::steps([Step::goaway(0, last_served), Step::Fin]);
-            }
-            // It came before the GOAWAY was written, and is not admitted by it.
-            Death::GoawayBelow | Death::GoawayAt if after => return Answer::silence(),
-            _ if !dies => Vec::new(),
-            Death::Fin | Death::Refuse | Death::GoawayBelow => vec![Step::Fin],
-            Death::TcpReset => vec![Step::TcpReset],
-            Death::GoawayAt => vec![Step::goaway(0, Last::This)],
-            Death::GoawayAtFin => vec![Step::goaway(0, Last::Highest), Step::Fin],
-            Death::InBody => vec![Step::headers(), Step::good_message(), Step::Fin],
-        };
-        let id = request.id().and_then(|id| id.parse().ok());
-        let id = id.expect("every call has an id");
-        *processed.lock().unwrap().entry(id).or_default() += 1;
-        let answer = [Step::AwaitRequest].into_iter().chain(steps);
-        Answer::steps(answer.chain([Step::headers(), Step::good_message(), Step::status(0, "")]))
-    });
-    script.settings(settings)
-}
 
 /// What became of a run.
 struct Flapped {
@@ -234,8 +158,13 @@ const CALLERS: u64 = 64;
 /// This many calls by 64 callers, over a pool of eight channels whose connections die in every way.
 async fn flap(seed: u64, calls: u64, config: RetryConfig, idempotent: bool) -> Flapped {
     let processed = Processed::default();
-    let (dice, scripts) = (Mutex::new(Dice(seed)), Arc::clone(&processed));
-    let peer = Peer::scripted(move |_| script(&mut dice.lock().unwrap(), &scripts)).unwrap();
+    let noted = Arc::clone(&processed);
+    let flapping = Flapping::new(seed, &DEATHS, move |request| {
+        let id = request.id().and_then(|id| id.parse().ok());
+        let id = id.expect("every call has an id");
+        *noted.lock().unwrap().entry(id).or_default() += 1;
+    });
+    let peer = Peer::scripted(move |_| flapping.next_connection()).unwrap();
     // tonic's own channels, which dial again at once: the pool's would wait between dials.
     let uri = peer.uri();
     let dial = move |_id, _place: Place| {

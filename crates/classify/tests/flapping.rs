@@ -15,7 +15,7 @@ use http::response::Parts;
 use http_body_util::{BodyExt, Full};
 use steadfast_classify::Exchange;
 use steadfast_core::{End, Observe, Observed, Outcome, now};
-use steadfast_testkit::peer::{Accept, Answer, Last, Peer, Request, Script, Settings, Step};
+use steadfast_testkit::peer::{Death, Flapping, Peer, Request};
 use tokio::task::JoinSet;
 use tonic::{
     body::Body,
@@ -31,20 +31,6 @@ const CHANNELS: usize = 8;
 /// Callers of one channel: enough for queues in hyper and in h2.
 const CALLERS: usize = 8;
 
-/// A small generator whose seed is printed; the same numbers in each run, on each machine.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
-}
-
 /// What the server's application got to see.
 type Processed = Arc<Mutex<HashSet<u64>>>;
 
@@ -53,110 +39,6 @@ fn id(request: &Request) -> u64 {
         .id()
         .and_then(|id| id.parse().ok())
         .expect("every call has an id")
-}
-
-/// How a connection dies once it has served its share.
-#[derive(Clone, Copy, Debug)]
-enum Death {
-    Fin,
-    TcpReset,
-    /// GOAWAY that admits nothing after the last request that was answered, then FIN.
-    GoawayBelow,
-    /// GOAWAY that admits what has come; it is answered.
-    GoawayAt,
-    /// The same, and the connection closes before the answer.
-    GoawayAtFin,
-    /// The same with an error code.
-    GoawayError,
-    /// GOAWAY that admits whatever will come, then FIN.
-    GoawayMax,
-    /// Every second request is refused, and at the end FIN.
-    Refuse,
-    /// A part of the headers, then FIN.
-    InHeaders,
-    /// Headers and a message, then FIN.
-    InBody,
-    /// Headers and a message, then GOAWAY with an error that leaves the request out, and FIN.
-    GoawayInBody,
-}
-
-const DEATHS: [Death; 11] = [
-    Death::Fin,
-    Death::TcpReset,
-    Death::GoawayBelow,
-    Death::GoawayAt,
-    Death::GoawayAtFin,
-    Death::GoawayError,
-    Death::GoawayMax,
-    Death::Refuse,
-    Death::InHeaders,
-    Death::InBody,
-    Death::GoawayInBody,
-];
-
-/// The script of the next connection.
-fn script(dice: &mut Dice, processed: &Processed) -> Script {
-    match dice.roll(16) {
-        0 => return Script::good().accept(Accept::Fin),
-        1 => return Script::good().accept(Accept::TcpReset),
-        _ => {}
-    }
-    let death = DEATHS[dice.roll(DEATHS.len() as u64) as usize];
-    let share = 4 + dice.roll(24);
-    let settings = Settings {
-        // Few streams: the others wait in h2 and in hyper.
-        max_concurrent_streams: (dice.roll(2) == 0).then(|| 1 + dice.roll(4) as u32),
-        ..Settings::default()
-    };
-    let processed = Arc::clone(processed);
-    let script = Script::new(move |request| {
-        let last_served = Last::Id(request.stream.saturating_sub(2));
-        let dies = request.index == share;
-        let after = request.index > share;
-        let steps = match death {
-            // Here the peer says that it won't look at it, so the application never sees it.
-            Death::Refuse if !dies && request.index % 2 == 1 => {
-                return Answer::steps([Step::Rst(7)]);
-            }
-            Death::GoawayBelow | Death::GoawayError if dies => {
-                let code = if matches!(death, Death::GoawayError) {
-                    2
-                } else {
-                    0
-                };
-                return Answer::steps([Step::goaway(code, last_served), Step::Fin]);
-            }
-            // It came before the GOAWAY was written, and is not admitted by it.
-            Death::GoawayBelow | Death::GoawayError | Death::GoawayAt | Death::GoawayInBody
-                if after =>
-            {
-                return Answer::silence();
-            }
-            _ if !dies => Vec::new(),
-            Death::Fin | Death::Refuse | Death::GoawayBelow | Death::GoawayError => {
-                vec![Step::Fin]
-            }
-            Death::TcpReset => vec![Step::TcpReset],
-            Death::GoawayAt => vec![Step::goaway(0, Last::This)],
-            Death::GoawayAtFin => vec![Step::goaway(0, Last::Highest), Step::Fin],
-            Death::GoawayMax => vec![Step::goaway(0, Last::Max), Step::Fin],
-            Death::InHeaders => vec![
-                Step::Bytes(Bytes::from_static(b"\0\0\x28\x01\x04\0\0\0\x01\x88")),
-                Step::Fin,
-            ],
-            Death::GoawayInBody => vec![
-                Step::headers(),
-                Step::good_message(),
-                Step::goaway(2, last_served),
-                Step::Fin,
-            ],
-            Death::InBody => vec![Step::headers(), Step::good_message(), Step::Fin],
-        };
-        processed.lock().unwrap().insert(id(request));
-        let answer = [Step::AwaitRequest].into_iter().chain(steps);
-        Answer::steps(answer.chain([Step::headers(), Step::good_message(), Step::status(0, "")]))
-    });
-    script.settings(settings)
 }
 
 struct Watch {
@@ -206,9 +88,11 @@ async fn call(mut channel: Channel, id: u64) -> (Outcome, String) {
 /// Makes this many calls and returns how many connections they took.
 async fn flap(seed: u64, calls: u64) -> usize {
     let processed = Processed::default();
-    let dice = Mutex::new(Dice(seed));
-    let scripts = Arc::clone(&processed);
-    let peer = Peer::scripted(move |_| script(&mut dice.lock().unwrap(), &scripts)).unwrap();
+    let noted = Arc::clone(&processed);
+    let flapping = Flapping::new(seed, &Death::ALL, move |request| {
+        noted.lock().unwrap().insert(id(request));
+    });
+    let peer = Peer::scripted(move |_| flapping.next_connection()).unwrap();
     let next = Arc::new(AtomicU64::new(0));
     let mut callers = JoinSet::new();
     for _ in 0..CHANNELS {

@@ -24,11 +24,13 @@
 //! | [`Script::big`], [`Script::zip_bomb`] | a message over any limit, one that is so only when it is unpacked |
 //! | [`Script::forgotten`] | a load balancer that forgot the connection, and resets it at the next packet |
 //! | [`Script::tls_mute`] | TCP is accepted, the TLS handshake never answered |
+//! | [`Flapping`] | connections that serve a few requests and die, in every way |
 //! | [`ClosedPort`], [`SynDrop`], [`never()`] | a refused connection, one whose SYN is dropped, a connect that never ends |
 
 mod answer;
 mod connection;
 mod dead;
+mod flapping;
 mod flow;
 mod hostile;
 mod incoming;
@@ -42,6 +44,7 @@ mod transport;
 pub use crate::wait::Hang;
 pub use answer::{Answer, GOOD_PAYLOAD, Last, Step, header_block};
 pub use dead::{ClosedPort, SynDrop, never};
+pub use flapping::{Death, Flapping};
 pub use named::{At, Then, Trail, Truncated};
 pub use script::{Accept, Ping, Script, Settings};
 pub use state::{Connection, Goaway, PeerState, Request, Reset};
