@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::{Contender, Options, run, tables, work::Call};
 use crate::{cli::own_program, demo::JsonFile, error::Result};
 
-/// What the layers cost the client, over a bare tonic Channel (about six minutes).
+/// What the layers cost the client, over a bare tonic Channel (about eight minutes).
 ///
 /// Callers call an echo server again as soon as they have their answer: unary calls of 100 bytes, or streams of 100
 /// messages of 100 bytes. All contenders have one connection, and the client is one thread:
@@ -22,11 +22,12 @@ use crate::{cli::own_program, demo::JsonFile, error::Result};
 ///   retry                   retry around a bare channel
 ///   stack                   steadfast::Pool, all layers with their defaults
 ///
-/// How to read it. Allocations and instructions are counted: differences are real, down to a tenth of a per cent or
-/// so. Times depend on the host and on what else it does: read their ratios to the bare channel only. Each is the
-/// median of pairs measured right after each other, and the interval beside the ratio of the rates holds that median
-/// with 95 % certainty: if 1 lies within it, no difference was seen. Calls a second include the server's share of the
-/// work and the network's, so with few callers they hardly move; CPU time is the client's alone.
+/// How to read it. Allocations are counted exactly, instructions to about one per cent: how much the allocator and the
+/// socket have to do differs a little. Times depend on the host and on what else it does, so read their ratios to the
+/// bare channel only. Each is the median of pairs measured right after each other, and the interval beside the ratio
+/// of the rates holds that median with 95 % certainty: if 1 lies within it, no difference was seen. Calls a second
+/// include the server's share of the work and the network's, so with few callers they hardly move; CPU time is the
+/// client's alone.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_long_help = COLUMNS)]
 pub(crate) struct OverheadBench {

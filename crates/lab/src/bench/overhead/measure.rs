@@ -54,18 +54,7 @@ pub(super) fn row(
         Ok((longer - allocations) / f64::from(FRAMES))
     };
     let allocs_per_frame = (call == Call::Stream).then(per_frame).transpose()?;
-    let mut pairs = Vec::new();
-    for number in 0..options.pairs {
-        let time = |client: &dyn Client| runtime.block_on(time(client, work, options.length));
-        // Who comes first changes, so that a host that gets slower favours nobody.
-        pairs.push(if number % 2 == 0 {
-            let first = time(client.as_ref())?;
-            (first, time(bare.as_ref())?)
-        } else {
-            let first = time(bare.as_ref())?;
-            (time(client.as_ref())?, first)
-        });
-    }
+    let pairs = pairs(&runtime, (client.as_ref(), bare.as_ref()), work, options)?;
     let of = |figure: fn(&Timed) -> f64| {
         Ratio::of(pairs.iter().map(|(own, bare)| (figure(own), figure(bare))))
     };
@@ -86,6 +75,27 @@ pub(super) fn row(
         ratio_low: rate.low,
         ratio_high: rate.high,
     })
+}
+
+/// The client's figures with the bare channel's beside them.
+fn pairs(
+    runtime: &Runtime,
+    (client, bare): (&dyn Client, &dyn Client),
+    work: Work,
+    options: &Options,
+) -> Result<Vec<(Timed, Timed)>> {
+    let time = |client| runtime.block_on(time(client, work, options.length));
+    let pair = |number| {
+        // Who comes first changes, so that a host that gets slower favours nobody.
+        if number % 2 == 0 {
+            let own = time(client)?;
+            Ok((own, time(bare)?))
+        } else {
+            let bare = time(bare)?;
+            Ok((time(client)?, bare))
+        }
+    };
+    (0..options.pairs).map(pair).collect()
 }
 
 struct Timed {

@@ -14,7 +14,7 @@ mod pairs;
 mod table;
 mod work;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use clap::ValueEnum;
 use serde::{Serialize, Serializer};
@@ -99,7 +99,7 @@ pub(crate) struct Options {
     pub(crate) callers: Vec<usize>,
     pub(crate) pairs: usize,
     /// How long each of a pair runs.
-    pub(crate) length: std::time::Duration,
+    pub(crate) length: Duration,
     /// Calls of the script whose instructions are counted; none if they aren't to be.
     pub(crate) script: Option<u32>,
 }
