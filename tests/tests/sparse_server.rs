@@ -52,6 +52,14 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Two calls on a server with one place: one has it, and the other waits.
+    async fn fill(&self, calls: &mut Calls, channel: &Channel) {
+        hello(calls, channel, None);
+        self.until(1, 0).await;
+        hello(calls, channel, None);
+        self.until(1, 1).await;
+    }
+
     async fn start(layer: SparseFlowLayer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
@@ -156,10 +164,7 @@ async fn a_refusal_over_the_wire() {
     .await;
     let channel = running.connect().await;
     let mut calls = Calls::new();
-    hello(&mut calls, &channel, None);
-    running.until(1, 0).await;
-    hello(&mut calls, &channel, None);
-    running.until(1, 1).await;
+    running.fill(&mut calls, &channel).await;
     let mut client = GreeterClient::new(channel);
     let refused = soon("a refusal", client.say_hello(HelloRequest::default())).await;
     let status = refused.unwrap_err();
@@ -184,10 +189,7 @@ async fn what_passes_a_full_server() {
     .await;
     let channel = running.connect().await;
     let mut calls = Calls::new();
-    hello(&mut calls, &channel, None);
-    running.until(1, 0).await;
-    hello(&mut calls, &channel, None);
-    running.until(1, 1).await;
+    running.fill(&mut calls, &channel).await;
     let passing = [
         "/grpc.health.v1.Health/Check",
         "/grpc.health.v1.Health/Watch",
@@ -224,18 +226,12 @@ async fn a_client_that_goes_away() {
     let running = Running::start(server(places(1))).await;
     let channel = running.connect().await;
     let mut calls = Calls::new();
-    hello(&mut calls, &channel, None);
-    running.until(1, 0).await;
-    hello(&mut calls, &channel, None);
-    running.until(1, 1).await;
+    running.fill(&mut calls, &channel).await;
     calls.shutdown().await;
     running.until(0, 0).await;
     // A whole connection that goes.
     let channel = running.connect().await;
-    hello(&mut calls, &channel, None);
-    running.until(1, 0).await;
-    hello(&mut calls, &channel, None);
-    running.until(1, 1).await;
+    running.fill(&mut calls, &channel).await;
     drop(channel);
     calls.shutdown().await;
     running.until(0, 0).await;
