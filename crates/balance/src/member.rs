@@ -189,14 +189,13 @@ impl Drop for Lease {
 impl Channel {
     /// One request less.
     fn release(&self) {
-        let channel = self;
-        let before = channel.meter.release();
-        if channel.signals.anyone_waits() {
-            channel.signals.changed.notify_one();
+        let before = self.meter.release();
+        if self.signals.anyone_waits() {
+            self.signals.changed.notify_one();
         }
         // Either this sees that the channel drains, or the keeper sees that its last request has ended.
-        if before == 1 && channel.draining.load(Ordering::SeqCst) {
-            channel.signals.work.notify_one();
+        if before == 1 && self.draining.load(Ordering::SeqCst) {
+            self.signals.work.notify_one();
         }
     }
 }

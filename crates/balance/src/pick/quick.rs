@@ -8,7 +8,7 @@ use super::{Choice, Scan};
 const POSITION: u64 = (1 << 28) - 1;
 
 /// The least loaded channel, beginning at `start` and going round, if it is open and has room: what
-/// [`scan`] finds then, in a fifth of the time, since nothing but the cost is looked at until the end. Nothing
+/// [`super::scan`] finds then, in a fifth of the time, since nothing but the cost is looked at until the end. Nothing
 /// if it isn't.
 #[inline]
 pub(super) fn least_loaded(meters: &[Meter], start: usize, assumed_streams: u32) -> Option<Scan> {
