@@ -23,12 +23,15 @@ static RETIRED: [Retired; 1] = [Retired {
 
 /// Fields of the layers that a whole stack takes from another setting.
 const FOLLOWS: [(&str, &str); 5] = [
+    ("penalty.name", "balance.name"),
     ("stall.name", "balance.name"),
     ("stall.resets", "egress.reset_streams"),
     ("retry.name", "balance.name"),
-    ("penalty.name", "balance.name"),
     ("egress.connect_budget", "balance.connect_budget"),
 ];
+
+/// Fields of the layers that mean nothing in a whole stack, and why.
+const APART: [(&str, &str); 1] = [("stall.alone", "it is for a channel without a pool")];
 
 /// The path of the setting with this name, or none for a retired one. `spell` makes a name of a path.
 /// The error says which name could be meant.
@@ -52,6 +55,9 @@ pub(super) fn look_up(
     }
     if let Some((_, other)) = FOLLOWS.iter().find(|(path, _)| spell(path) == name) {
         return Err(format!("it follows {}", spell(other)));
+    }
+    if let Some((_, why)) = APART.iter().find(|(path, _)| spell(path) == name) {
+        return Err((*why).to_owned());
     }
     let names = paths.into_iter().map(spell);
     let nearest = names.min_by_key(|known| distance(known, name));
@@ -91,14 +97,15 @@ mod tests {
         }
     }
 
-    /// A section, a retired name or one that follows another must not be a setting's, and each has a
-    /// section.
+    /// A retired name, one that follows another or one that means nothing must not be a setting's, and each
+    /// has a section.
     #[test]
     fn names_are_of_one_kind() {
         let paths = settings::paths();
         let retired = RETIRED.iter().map(|retired| retired.path);
         let follows = FOLLOWS.iter().map(|(path, _)| *path);
-        for path in retired.chain(follows) {
+        let apart = APART.iter().map(|(path, _)| *path);
+        for path in retired.chain(follows).chain(apart) {
             assert!(!paths.contains(&path), "{path}");
             assert!(
                 SECTIONS.contains(&path.split('.').next().unwrap()),

@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use steadfast::{Config, Keepalive, Pool};
+use steadfast::{Config, Keepalive, Pool, RetryConfig, RetryOn, StallConfig};
 
 use super::{URI, build, env, file, line, paths, variable};
 
@@ -99,6 +99,11 @@ fn a_variable_that_makes_another_setting_wrong_is_named() {
         error.to_string(),
         "balance.max is 64; allowed is 70 to 10000 with STEADFAST_BALANCE_MIN=70"
     );
+    let error = env(&[("STEADFAST_STALL_TICK", "600ms")]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "stall.silence is 1s; allowed is 1.2s to 3600s with STEADFAST_STALL_TICK=600ms"
+    );
     let mut wrong = Config::default();
     wrong.balance.max = 0;
     let error = wrong
@@ -122,28 +127,15 @@ fn variables_that_are_not_unicode() {
     assert_eq!(error.field(), "STEADFAST_BALANCE_MAX");
 }
 
-/// Set for a child of this test: a process's environment is changed before it starts, never in it.
+/// Set for a child of a test: a process's environment is changed before it starts, never in it.
 const CHILD: &str = "CONFIG_TEST_CHILD";
 
-#[test]
-fn a_pool_reads_the_environment_when_it_is_built() {
-    const THIS: &str = "environment::a_pool_reads_the_environment_when_it_is_built";
-    if std::env::var_os(CHILD).is_some() {
-        let error = Pool::new(URI).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "STEADFAST_BALANCE_MAX is \"0\"; allowed is 4 to 10000"
-        );
-        assert_eq!(Config::from_env().unwrap_err(), error);
-        let instance = "projects/p/instances/i";
-        assert_eq!(Pool::bigtable(URI, instance).unwrap_err(), error);
-        assert!(Pool::builder(URI).without_env().build().is_ok());
-        return;
-    }
+/// Runs one test of this program once more, with these variables.
+fn in_a_child(test: &str, variables: &[(&str, &str)]) {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", THIS, "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(CHILD, "1")
-        .env("STEADFAST_BALANCE_MAX", "0")
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     let out = String::from_utf8_lossy(&child.stdout);
@@ -151,4 +143,63 @@ fn a_pool_reads_the_environment_when_it_is_built() {
         child.status.success() && out.contains("1 passed"),
         "{child:?}"
     );
+}
+
+#[test]
+fn a_pool_reads_the_environment_when_it_is_built() {
+    if std::env::var_os(CHILD).is_none() {
+        return in_a_child(
+            "environment::a_pool_reads_the_environment_when_it_is_built",
+            &[("STEADFAST_BALANCE_MAX", "0")],
+        );
+    }
+    let error = Pool::new(URI).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "STEADFAST_BALANCE_MAX is \"0\"; allowed is 4 to 10000"
+    );
+    assert_eq!(Config::from_env().unwrap_err(), error);
+    let instance = "projects/p/instances/i";
+    assert_eq!(Pool::bigtable(URI, instance).unwrap_err(), error);
+    assert!(Pool::builder(URI).without_env().build().is_ok());
+}
+
+#[test]
+fn the_layers_of_a_pool_get_what_the_environment_says() {
+    if std::env::var_os(CHILD).is_none() {
+        return in_a_child(
+            "environment::the_layers_of_a_pool_get_what_the_environment_says",
+            &[
+                ("STEADFAST_BALANCE_NAME", "orders"),
+                ("STEADFAST_STALL_ENABLED", "false"),
+                ("STEADFAST_STALL_SILENCE", "2s"),
+                ("STEADFAST_RETRY_ATTEMPTS", "5"),
+                ("STEADFAST_RETRY_RETRY_ON_UNAVAILABLE", "true"),
+                ("STEADFAST_DEADLINE_DEFAULT", "30s"),
+                ("STEADFAST_EGRESS_RESET_STREAMS", "9000"),
+            ],
+        );
+    }
+    let pool = Pool::new(URI).unwrap();
+    let name = "orders".to_owned();
+    let stall = StallConfig {
+        name: name.clone(),
+        enabled: false,
+        silence: Duration::from_secs(2),
+        resets: Some(9_000),
+        ..StallConfig::default()
+    };
+    assert_eq!(pool.stall().config(), &stall);
+    let retry = RetryConfig {
+        name,
+        attempts: 5,
+        retry_on: RetryOn {
+            unavailable: true,
+            ..RetryOn::default()
+        },
+        ..RetryConfig::default()
+    };
+    assert_eq!(pool.retry().config(), &retry);
+    let deadline = Some(Duration::from_secs(30));
+    assert_eq!(Config::from_env().unwrap().deadline.default, deadline);
 }

@@ -34,6 +34,34 @@ fn unknown_names() {
             "penalty.name is no setting: it follows balance.name",
         ),
         (
+            "stall.name = 'x'",
+            "stall.name is no setting: it follows balance.name",
+        ),
+        (
+            "stall.resets = 5",
+            "stall.resets is no setting: it follows egress.reset_streams",
+        ),
+        (
+            "stall.alone = true",
+            "stall.alone is no setting: it is for a channel without a pool",
+        ),
+        (
+            "retry.name = 'x'",
+            "retry.name is no setting: it follows balance.name",
+        ),
+        (
+            "retry.retry_on.timeouts = true",
+            "retry.retry_on.timeouts is no setting: the nearest is retry.retry_on.timeout",
+        ),
+        (
+            "retry.retry_on = 'reset'",
+            "retry.retry_on is a section, and \"reset\" is none",
+        ),
+        (
+            "deadline = '5s'",
+            "deadline is a section, and \"5s\" is none",
+        ),
+        (
             "resume.enabled = true",
             "resume.enabled is no setting: the sections are balance, penalty, stall, retry, \
              deadline, egress",
@@ -70,6 +98,18 @@ fn unknown_names() {
         (
             "STEADFAST_PENALTY_NAME",
             "it follows STEADFAST_BALANCE_NAME",
+        ),
+        (
+            "STEADFAST_STALL_RESETS",
+            "it follows STEADFAST_EGRESS_RESET_STREAMS",
+        ),
+        (
+            "STEADFAST_STALL_ALONE",
+            "it is for a channel without a pool",
+        ),
+        (
+            "STEADFAST_RETRY_RETRY_ON_RESETS",
+            "the nearest is STEADFAST_RETRY_RETRY_ON_RESET",
         ),
         ("STEADFAST_EGRESS_", "the nearest is "),
     ] {

@@ -3,7 +3,7 @@
 use std::{cell::Cell, sync::Once, time::Duration};
 
 use proptest::prelude::*;
-use steadfast::{Config, EgressConfig, PenaltyConfig, Pool};
+use steadfast::{Config, EgressConfig, PenaltyConfig, Pool, RetryConfig, StallConfig};
 use tokio::{runtime::Builder, time::timeout};
 
 use super::{
@@ -29,11 +29,30 @@ proptest! {
         prop_assert_eq!(config.validate(), Ok(()));
         let mut same = config.clone();
         same.penalty.name = PenaltyConfig::default().name;
+        let stall = StallConfig::default();
+        (same.stall.name, same.stall.resets, same.stall.alone) = (stall.name, stall.resets, stall.alone);
+        same.retry.name = RetryConfig::default().name;
         same.egress.connect_budget = EgressConfig::default().connect_budget;
         let text = toml::to_string(&config).unwrap();
         prop_assert_eq!(file(&text), Ok(same.clone()), "{}", text);
         let json = serde_json::to_string(&config).unwrap();
         prop_assert_eq!(serde_json::from_str::<Config>(&json).unwrap(), same);
+    }
+
+    /// What a layer takes from another's settings is not what was set for it itself; all else is.
+    #[test]
+    fn what_follows_another_setting(config in good()) {
+        let pool = build(config.clone()).unwrap();
+        let name = config.balance.name.clone();
+        let penalty = PenaltyConfig { name: name.clone(), ..config.penalty }
+            .following(config.balance.max_requests);
+        prop_assert_eq!(pool.penalty().config(), &penalty);
+        // A connection puts up with what it remembers, and with a thousand in any case.
+        let resets = Some(config.egress.reset_streams.max(1_000));
+        let stall = StallConfig { name: name.clone(), resets, alone: false, ..config.stall };
+        prop_assert_eq!(pool.stall().config(), &stall);
+        let retry = RetryConfig { name, ..config.retry };
+        prop_assert_eq!(pool.retry().config(), &retry);
     }
 
     /// Hostile text is refused or taken, and never a panic.

@@ -27,6 +27,10 @@ fn time() -> impl Strategy<Value = Duration> {
     ]
 }
 
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![Just("one".to_owned()), Just("another".to_owned())]
+}
+
 fn strategy() -> impl Strategy<Value = Pick> {
     prop_oneof![
         Just(Pick::LeastLoaded),
@@ -37,6 +41,7 @@ fn strategy() -> impl Strategy<Value = Pick> {
 
 prop_compose! {
     fn balance()(
+        name in name(),
         (min, initial, max) in (number(), number(), number()),
         sorted in any::<bool>(),
         (min_requests, max_requests, resize_step, refresh_step) in (number(), number(), number(), number()),
@@ -53,7 +58,7 @@ prop_compose! {
         }
         let [min, initial, max] = sizes.map(|size| size as usize);
         BalanceConfig {
-            name: "any".to_owned(),
+            name,
             initial,
             min,
             max,
@@ -76,7 +81,7 @@ prop_compose! {
 
 prop_compose! {
     fn penalty()(
-        enabled in any::<bool>(),
+        (enabled, name) in (any::<bool>(), name()),
         mode in prop_oneof![Just(PenaltyMode::Flat), Just(PenaltyMode::Reserve)],
         weight in option::of(number()),
         (window, trickle) in (time(), time()),
@@ -85,7 +90,7 @@ prop_compose! {
     ) -> PenaltyConfig {
         PenaltyConfig {
             enabled,
-            name: "any".to_owned(),
+            name,
             mode,
             weight,
             window,
@@ -121,20 +126,23 @@ prop_compose! {
 
 prop_compose! {
     fn stall()(
-        (enabled, probes) in (any::<bool>(), any::<bool>()),
+        (enabled, probes, alone) in any::<(bool, bool, bool)>(),
+        name in name(),
         (silence, answer, prepare) in (time(), time(), time()),
         (reprobe, reprobe_most) in (time(), time()),
-        (most_percent, strikes) in (number(), number()),
+        (most_percent, strikes, ring) in (number(), number(), number()),
         (strike_window, dead_after, replace_every) in (time(), time(), time()),
         (tick, tolerance) in (time(), time()),
-        ring in number(),
+        resets in option::of(number()),
     ) -> StallConfig {
         StallConfig {
             enabled,
+            name,
             silence,
             answer,
             prepare,
             probes,
+            alone,
             reprobe,
             reprobe_most,
             most_percent,
@@ -142,18 +150,38 @@ prop_compose! {
             strike_window,
             dead_after,
             replace_every,
+            resets: resets.map(|resets| resets as usize),
             tick,
             tolerance,
             ring: ring as usize,
-            ..StallConfig::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn retry_on()(
+        (dial_failed, unprocessed, connection_lost, reset) in any::<(bool, bool, bool, bool)>(),
+        (no_status, unavailable, quarantine, timeout) in any::<(bool, bool, bool, bool)>(),
+    ) -> RetryOn {
+        RetryOn {
+            dial_failed,
+            unprocessed,
+            connection_lost,
+            reset,
+            no_status,
+            unavailable,
+            quarantine,
+            timeout,
         }
     }
 }
 
 prop_compose! {
     fn retry()(
-        (enabled, budget, unavailable) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        (enabled, budget) in any::<(bool, bool)>(),
+        name in name(),
         (attempts, resends) in (number(), number()),
+        retry_on in retry_on(),
         attempt_timeout in option::of(time()),
         (backoff, backoff_max) in (time(), time()),
         (request_limit, reply_limit) in (number(), number()),
@@ -161,9 +189,10 @@ prop_compose! {
     ) -> RetryConfig {
         RetryConfig {
             enabled,
+            name,
             attempts,
             resends,
-            retry_on: RetryOn { unavailable, ..RetryOn::default() },
+            retry_on,
             attempt_timeout,
             backoff,
             backoff_max,
@@ -172,21 +201,25 @@ prop_compose! {
             budget,
             budget_percent,
             budget_per_second,
-            ..RetryConfig::default()
         }
     }
 }
 
-/// All sections but one are at their defaults half of the time half of the time each, so that more of the others are good.
+prop_compose! {
+    fn deadline()(default in option::of(time())) -> DeadlineConfig {
+        DeadlineConfig { default }
+    }
+}
+
+/// Each section is at its defaults half of the time, so that more of the others are good.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
+    // Boxed: six sections by value are larger than a test's stack.
     let balance = prop_oneof![Just(BalanceConfig::default()), balance()].boxed();
     let penalty = prop_oneof![Just(PenaltyConfig::default()), penalty()].boxed();
-    let egress = prop_oneof![Just(EgressConfig::default()), egress()].boxed();
     let stall = prop_oneof![Just(StallConfig::default()), stall()].boxed();
     let retry = prop_oneof![Just(RetryConfig::default()), retry()].boxed();
-    let deadline = option::of(time()).prop_map(|default| DeadlineConfig { default });
-    let deadline = prop_oneof![Just(DeadlineConfig::default()), deadline].boxed();
-    // Boxed above: six sections by value are larger than a test's stack.
+    let deadline = prop_oneof![Just(DeadlineConfig::default()), deadline()].boxed();
+    let egress = prop_oneof![Just(EgressConfig::default()), egress()].boxed();
     (balance, penalty, stall, retry, deadline, egress).prop_map(
         |(balance, penalty, stall, retry, deadline, egress)| Config {
             balance,
@@ -202,12 +235,8 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
 /// The same with values that are all in their ranges, whose ends are as likely as all between them.
 pub(crate) fn good() -> impl Strategy<Value = Config> {
     config().prop_map(|mut config| {
-        let year = Duration::from_secs(31_557_600);
-        let (ms, second, hour) = (
-            Duration::from_millis(1),
-            Duration::from_secs(1),
-            Duration::from_secs(3600),
-        );
+        let (ms, second) = (Duration::from_millis(1), Duration::from_secs(1));
+        let (hour, day, year) = (3600 * second, 86_400 * second, 31_557_600 * second);
         let balance = &mut config.balance;
         // No more dials than a test's machine has ports for.
         balance.max = balance.max.clamp(1, 10_000);
@@ -246,7 +275,6 @@ pub(crate) fn good() -> impl Strategy<Value = Config> {
         });
         egress.reset_streams = egress.reset_streams.min(1 << 20);
         egress.reset_stream_duration = egress.reset_stream_duration.min(hour);
-        let (day, year) = (24 * hour, year);
         let stall = &mut config.stall;
         stall.tick = stall.tick.clamp(ms, second);
         stall.silence = stall.silence.clamp(stall.tick * 2, hour);
