@@ -95,6 +95,16 @@ impl Attempt {
         Self::default()
     }
 
+    /// The handle of a request: the caller's, or a new one that is put there.
+    pub fn of(extensions: &mut Extensions) -> Self {
+        if let Some(attempt) = extensions.get::<Self>() {
+            return attempt.clone();
+        }
+        let attempt = Self::new();
+        extensions.insert(attempt.clone());
+        attempt
+    }
+
     /// The channel that took the request, once one has.
     #[must_use]
     pub fn channel(&self) -> Option<ChannelId> {

@@ -10,11 +10,11 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use steadfast_classify::{Tried, Unfinished, details, last_error};
 use steadfast_core::{BoxError, End, Outcome};
 
 use crate::{
-    Progress, details,
-    error::{Tried, Unfinished, last},
+    Progress,
     failure::{Again, Failure, Next},
     frames::Frames,
     guard::Guard,
@@ -87,7 +87,7 @@ impl<B> RetryBody<B> {
 
     fn fail(&mut self, error: BoxError) -> BoxError {
         (self.rest, self.guard) = (Rest::Nothing, None);
-        last(error, &mut self.tried)
+        last_error(error, &mut self.tried)
     }
 
     /// Goes on with another attempt's reply. The caller has the first one's head: what this head says of the

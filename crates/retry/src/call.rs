@@ -5,15 +5,14 @@ use std::{sync::Arc, task::Context, time::Duration};
 use bytes::Bytes;
 use http::{Extensions, Request, Response, request::Parts};
 use http_body::Body as HttpBody;
-use steadfast_classify::{Exchange, call_error, deadline};
+use steadfast_classify::{Exchange, Tried, call_error, deadline, details};
 use steadfast_core::{Attempt, Avoid, BoxError, End, Outcome, now};
 use tokio::time::Instant;
 use tonic::{Status, body::Body};
 use tracing::Span;
 
 use crate::{
-    Kind, Progress, RetryBody, RetryPolicy, details,
-    error::Tried,
+    Kind, Progress, RetryBody, RetryPolicy,
     failure::{Came, Failure},
     head::{Kept, Messages},
     layer::Shared,
@@ -64,7 +63,7 @@ impl<S> Call<S> {
         cx: &mut Context<'_>,
     ) -> Result<Request<Body>, Status> {
         let (mut parts, mut body) = request.into_parts();
-        let attempt = attempt_of(&mut parts.extensions);
+        let attempt = Attempt::of(&mut parts.extensions);
         if self.shared.config.enabled {
             let left = details::lookup(&parts.headers, &deadline::GRPC_TIMEOUT);
             let left = left.and_then(deadline::parse);
@@ -215,14 +214,4 @@ impl<S> Call<S> {
         let (tried, progress) = (std::mem::take(&mut self.tried), self.progress.take());
         reply.map(|body| body.told(tried, progress))
     }
-}
-
-/// The caller's handle, or one of our own.
-pub(crate) fn attempt_of(extensions: &mut Extensions) -> Attempt {
-    if let Some(attempt) = extensions.get::<Attempt>() {
-        return attempt.clone();
-    }
-    let attempt = Attempt::new();
-    extensions.insert(attempt.clone());
-    attempt
 }

@@ -13,12 +13,12 @@ use http::{HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
 use pin_project_lite::pin_project;
 use steadfast_classify::{call_error, deadline, local_error};
-use steadfast_core::{Attempt, BoxError, ConfigError, LocalKind, Outcome, now};
+use steadfast_core::{Attempt, BoxError, ConfigError, LocalKind, Methods, Outcome, now};
 use tokio::time::{Instant, Sleep};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{DeadlineBody, call::attempt_of, deadline_body::poll_due, methods::Methods};
+use crate::{DeadlineBody, deadline_body::poll_due};
 
 /// The resolution of tokio's timers: a transport's own time-out may be so much ahead of ours.
 const INSTANT: Duration = Duration::from_millis(1);
@@ -168,7 +168,7 @@ impl Defaults {
         Some(Due {
             at: now().checked_add(whole)?,
             whole,
-            attempt: attempt_of(request.extensions_mut()),
+            attempt: Attempt::of(request.extensions_mut()),
         })
     }
 }

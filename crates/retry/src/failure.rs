@@ -3,12 +3,13 @@
 use std::{future::Future, pin::Pin};
 
 use http::{HeaderMap, Response};
-use steadfast_classify::Exchange;
+use steadfast_classify::{
+    Exchange, Unfinished,
+    details::{self, Pushback},
+};
 use steadfast_core::{BoxError, Outcome};
 
-use crate::{
-    Pushback, Reason, RetryBody, details, error::Unfinished, frames::Frames, reply::Reading,
-};
+use crate::{Reason, RetryBody, frames::Frames, reply::Reading};
 
 /// What a call comes to in the end.
 pub(crate) type Answer<B> = Result<Response<RetryBody<B>>, BoxError>;

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
-use steadfast_classify::Exchange;
+use steadfast_classify::{Exchange, Tried};
 use steadfast_core::BoxError;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::body::Body;
@@ -20,7 +20,6 @@ use crate::{
     again::timed_out,
     body::encoding,
     call::Call,
-    error::Tried,
     failure::{Failure, Next},
 };
 

@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use steadfast_core::ConfigError;
+use steadfast_core::{ConfigError, Methods};
 use tower::retry::budget::{Budget, TpsBudget};
 use tower_layer::Layer;
 
-use crate::{Kind, Retry, RetryConfig, RetrySnapshot, methods::Methods, observe::Stats};
+use crate::{Kind, Retry, RetryConfig, RetrySnapshot, observe::Stats};
 
 /// A retry budget that several layers can share: tower's.
 pub type SharedBudget = Arc<dyn Budget + Send + Sync>;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use steadfast_classify::details::Pushback;
 use steadfast_core::{LocalKind, Outcome};
 
 use crate::{Kind, RetryConfig, RetryOn};
@@ -38,15 +39,6 @@ pub struct Facts {
     pub left: Option<Duration>,
     /// A random number from 0 to 1, for the wait.
     pub random: f64,
-}
-
-/// What a server says about trying again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushback {
-    /// After this time, and not before.
-    After(Duration),
-    /// Not at all.
-    Never,
 }
 
 /// What to do about a failed attempt.

@@ -8,10 +8,10 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Response, response::Parts};
 use http_body::Body as HttpBody;
-use steadfast_classify::Exchange;
+use steadfast_classify::{Exchange, details};
 use steadfast_core::{BoxError, End, Outcome};
 
-use crate::{Progress, RetryBody, details, failure::Failure, frames::Frames};
+use crate::{Progress, RetryBody, failure::Failure, frames::Frames};
 
 /// A reply whose body is being read.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
-use steadfast_classify::local_error;
+use steadfast_classify::{error_text, last_error, local_error};
 use steadfast_core::{Attempt, BoxError, LocalKind, Outcome};
 use tonic::body::Body;
 use tower_service::Service;
@@ -13,7 +13,6 @@ use crate::{
     Decision, Facts, Reason, Resend,
     again::{Begin, run},
     call::Call,
-    error::{last, text},
     failure::{Answer, Failure, Next, Why},
     head::Kept,
 };
@@ -76,7 +75,7 @@ impl<S> Call<S> {
         let kind = match why {
             Why::Denied => LocalKind::Budget,
             Why::Decided(Reason::Deadline) if outcome == Outcome::Timeout => LocalKind::Deadline,
-            Why::Decided(_) => return Err(last(error, &mut self.tried)),
+            Why::Decided(_) => return Err(last_error(error, &mut self.tried)),
         };
         let what = match kind {
             LocalKind::Budget => "the retry budget is spent",
@@ -87,13 +86,13 @@ impl<S> Call<S> {
 
     /// The error of a call that failed, and that this layer doesn't go on with.
     pub(crate) fn local(&self, kind: LocalKind, what: &str, cause: BoxError) -> BoxError {
-        let message = format!("{what}: {}; {}", text(&*cause), self.tried);
+        let message = format!("{what}: {}; {}", error_text(&*cause), self.tried);
         local_error(kind, message, Some(cause))
     }
 
     /// The error for the caller.
     pub(crate) fn last(&mut self, error: BoxError) -> BoxError {
-        last(error, &mut self.tried)
+        last_error(error, &mut self.tried)
     }
 
     /// What to do about a failure.

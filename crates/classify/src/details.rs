@@ -8,8 +8,6 @@ use base64::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::Pushback;
-
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
@@ -22,9 +20,18 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// A server that wants its clients to wait longer than this doesn't want them to try again.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
+/// What a server says about trying again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushback {
+    /// After this time, and not before.
+    After(Duration),
+    /// Not at all.
+    Never,
+}
+
 /// Takes a `grpc-status-details-bin` out that is no base64: tonic 0.14.9 panics in its caller on one.
 #[inline]
-pub(crate) fn clean(headers: &mut HeaderMap) {
+pub fn clean(headers: &mut HeaderMap) {
     if let Some(details) = lookup(headers, &DETAILS)
         && BASE64.decode(details.as_bytes()).is_err()
     {
@@ -34,7 +41,8 @@ pub(crate) fn clean(headers: &mut HeaderMap) {
 
 /// A header's first value. Few headers are looked through faster than a name is hashed.
 #[inline]
-pub(crate) fn lookup<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+#[must_use]
+pub fn lookup<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     if headers.len() > 8 {
         return headers.get(name);
     }
@@ -45,7 +53,8 @@ pub(crate) fn lookup<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'
 /// What the server said about trying again, in the headers or trailers that carry the status: by
 /// `grpc-retry-pushback-ms`, where what is no number of milliseconds means not to (gRFC A6), or else by
 /// google.rpc's `RetryInfo`.
-pub(crate) fn pushback(headers: &HeaderMap) -> Option<Pushback> {
+#[must_use]
+pub fn pushback(headers: &HeaderMap) -> Option<Pushback> {
     let time = match headers.get(PUSHBACK) {
         Some(text) => {
             let millis = text.to_str().ok().and_then(|text| text.parse().ok());

@@ -1,27 +1,30 @@
-//! The error that a caller gets in the end.
+//! What was tried for a call, and the error that its caller gets in the end.
 
 use std::{error::Error, fmt, fmt::Write as _, sync::Arc};
 
-use steadfast_classify::{call_error, deepest_cause};
 use steadfast_core::{Attempt, BoxError, ChannelId, Outcome};
 use tonic::{Code, Status};
+
+use crate::{call_error, deepest_cause};
 
 /// Channels that an error names at most.
 const NAMED: usize = 16;
 
-/// What was tried for a call.
+/// What was tried for a call: for the text of its last error, and to know which channels to avoid.
 #[derive(Debug, Default)]
-pub(crate) struct Tried {
+pub struct Tried {
     /// Attempts, re-sends included.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// Channels of the attempts before this one, each once.
-    pub(crate) channels: Vec<ChannelId>,
+    pub channels: Vec<ChannelId>,
     /// The present one's handle.
-    pub(crate) attempt: Option<Attempt>,
+    pub attempt: Option<Attempt>,
 }
 
 impl Tried {
-    pub(crate) const fn new() -> Self {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             attempts: 0,
             channels: Vec::new(),
@@ -30,7 +33,7 @@ impl Tried {
     }
 
     /// Notes the channel that the present attempt was given to.
-    pub(crate) fn note(&mut self) {
+    pub fn note(&mut self) {
         if let Some(channel) = self.attempt.as_ref().and_then(Attempt::channel)
             && !self.channels.contains(&channel)
         {
@@ -57,9 +60,9 @@ impl fmt::Display for Tried {
     }
 }
 
-/// The reply ended without telling how the call went.
+/// The error of a reply that ended without telling how the call went: what became of it.
 #[derive(Debug)]
-pub(crate) struct Unfinished(pub(crate) Outcome);
+pub struct Unfinished(pub Outcome);
 
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +79,8 @@ impl Error for Unfinished {}
 /// The error for the caller: a `Status` that says what the deepest source was, how often the call was sent
 /// and on which channels, and has the error as its source. A status that a server or a layer gave stays as
 /// it is, and so does what this crate knows nothing of, unless the call was sent more than once.
-pub(crate) fn last(error: BoxError, tried: &mut Tried) -> BoxError {
+#[must_use]
+pub fn last_error(error: BoxError, tried: &mut Tried) -> BoxError {
     tried.note();
     let outcome = match error.downcast_ref() {
         Some(Unfinished(outcome)) => *outcome,
@@ -92,13 +96,14 @@ pub(crate) fn last(error: BoxError, tried: &mut Tried) -> BoxError {
         Some(status) if matches!(outcome, Outcome::Local(_) | Outcome::Other) => status.code(),
         _ => code(outcome),
     };
-    let mut status = Status::new(code, format!("{}; {tried}", text(&*error)));
+    let mut status = Status::new(code, format!("{}; {tried}", error_text(&*error)));
     status.set_source(Arc::from(error));
     Box::new(status)
 }
 
 /// What an error and its deepest source say.
-pub(crate) fn text(error: &(dyn Error + 'static)) -> String {
+#[must_use]
+pub fn error_text(error: &(dyn Error + 'static)) -> String {
     let mut text = match error.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),
         None => error.to_string(),
