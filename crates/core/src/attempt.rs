@@ -138,6 +138,15 @@ impl Attempt {
         self.record().abandoned = Some(why);
     }
 
+    /// For a layer that sends the request again: forgets what became of it, so that nothing is taken for the
+    /// next try's. What its extensions are kept for stays.
+    pub fn start_over(&self) {
+        let mut record = self.record();
+        record.channel = None;
+        record.outcome = None;
+        record.abandoned = None;
+    }
+
     /// For the pool: a channel took the request. How an earlier try of the same call ended is forgotten.
     pub fn picked(&self, channel: ChannelId, place: Place) {
         let mut record = self.record();

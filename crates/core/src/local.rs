@@ -25,6 +25,8 @@ pub enum LocalKind {
     Overload,
     /// A retry budget was spent.
     Budget,
+    /// Nothing of its stream came for the gap time-out, and it couldn't go on elsewhere.
+    GapTimeout,
 }
 
 impl fmt::Display for LocalKind {
@@ -37,6 +39,7 @@ impl fmt::Display for LocalKind {
             Self::Deadline => "deadline",
             Self::Overload => "overload",
             Self::Budget => "retry budget",
+            Self::GapTimeout => "gap time-out",
         })
     }
 }
