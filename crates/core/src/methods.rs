@@ -36,6 +36,11 @@ impl<T> Methods<T> {
         self.find(path).ok().map(|at| &self.0[at].1)
     }
 
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.0.iter().map(|(method, value)| (&**method, value))
+    }
+
     fn find(&self, path: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(method, _)| (**method).cmp(path))
     }

@@ -19,7 +19,7 @@ pub trait Rule: Send + Sync + 'static {
     /// A call begins, with this request.
     ///
     /// # Errors
-    /// A request that the rule can't read. The call goes through, and isn't resumed.
+    /// A request that the rule can't read. The call ends with an error that says so, and isn't sent.
     fn begin(&self, request: &[u8]) -> Result<Box<dyn Progress>, BoxError>;
 }
 
