@@ -46,6 +46,10 @@ pub(crate) struct Call<S> {
 }
 
 /// What is done about a failure.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it is made; a box would cost every attempt an allocation"
+)]
 pub(crate) enum Next {
     Send(Request<Body>),
     /// All was delivered.

@@ -48,7 +48,7 @@ impl Talk {
 
     /// Ready when nothing more is sent on the attempt that failed: the upload is quiet. Says why, if the
     /// upload is what failed.
-    pub(crate) fn poll_quiet(&mut self, cx: &mut Context<'_>) -> Poll<Option<BoxError>> {
+    pub(crate) fn poll_quiet(&mut self, cx: &Context<'_>) -> Poll<Option<BoxError>> {
         match self {
             Self::Stream(_) => Poll::Ready(None),
             // Pending: the upload holds the waker.

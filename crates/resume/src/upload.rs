@@ -73,7 +73,7 @@ impl Upload {
 
     /// Stops the attempt's body, and is ready when it reads no more. What it read was seen by the rule, so
     /// what of it wasn't sent is forgotten here. Says why, if the upload broke.
-    pub(crate) fn poll_quiet(&self, cx: &mut Context<'_>) -> Poll<Option<BoxError>> {
+    pub(crate) fn poll_quiet(&self, cx: &Context<'_>) -> Poll<Option<BoxError>> {
         let mut slot = self.slot();
         slot.attempt += 1;
         if slot.out {
