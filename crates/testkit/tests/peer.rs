@@ -308,3 +308,26 @@ async fn any_frame_and_any_bytes_can_be_sent() {
         "a CONTINUATION frame was needed"
     );
 }
+
+/// An answer can depend on what was asked, across frames.
+#[tokio::test]
+async fn an_answer_can_depend_on_the_request() {
+    let echo = Answer::steps([
+        Step::headers(),
+        Step::respond(|body| {
+            let bytes = Bytes::copy_from_slice(body);
+            vec![Step::Data { bytes, end: false }, Step::status(0, "")]
+        }),
+    ]);
+    let peer = Peer::start(Script::always(echo)).unwrap();
+    let mut client = client(peer.addr());
+    for size in [0, 1, 50_000] {
+        let payload = vec![7; size];
+        let request = EchoRequest {
+            payload: payload.clone(),
+            ..EchoRequest::default()
+        };
+        let reply = client.unary(request).await.unwrap().into_inner();
+        assert!(reply.payload == payload, "{size}");
+    }
+}

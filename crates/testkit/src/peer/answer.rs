@@ -2,7 +2,7 @@
 
 use crate::wire;
 use bytes::Bytes;
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 /// The payload of the default answer: `EchoReply { payload: "abc" }`, or any message whose field 1 is a string or bytes.
 pub const GOOD_PAYLOAD: &[u8] = b"\x0a\x03abc";
@@ -30,6 +30,9 @@ pub enum Last {
 pub enum Step {
     /// Waits until the client has ended its side of the stream.
     AwaitRequest,
+    /// Waits until the client has ended its side of the stream, then performs what this makes of the request's body, its
+    /// gRPC prefix included. Of a body the first MiB is kept.
+    Respond(Respond),
     /// Sends HEADERS with this HTTP status and, except for 1xx, `content-type: application/grpc`.
     Headers {
         /// The HTTP status.
@@ -87,7 +90,24 @@ pub enum Step {
     Bytes(Bytes),
 }
 
+type Responds = dyn Fn(&[u8]) -> Vec<Step> + Send + Sync;
+
+/// What [`Step::Respond`] performs: see [`Step::respond`].
+#[derive(Clone)]
+pub struct Respond(pub(super) Arc<Responds>);
+
+impl fmt::Debug for Respond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Respond")
+    }
+}
+
 impl Step {
+    /// Steps that depend on the request's body. The closure runs on the stream's task: it must not block.
+    pub fn respond(to: impl Fn(&[u8]) -> Vec<Self> + Send + Sync + 'static) -> Self {
+        Self::Respond(Respond(Arc::new(to)))
+    }
+
     /// HEADERS with status 200 and no extra fields.
     pub fn headers() -> Self {
         Self::Headers {

@@ -74,6 +74,9 @@ impl Link {
         let length = frame.payload.len();
         self.note(|connection| connection.data_received += length as u64);
         let end = frame.has(flag::END_STREAM);
+        if let (Some(phase), Some(content)) = (self.phases.get(&frame.stream), frame.content()) {
+            phase.send_modify(|phase| phase.data(&content));
+        }
         if self.script.window_updates && length > 0 {
             self.write(&wire::window_update(0, length as u32));
             if !end {

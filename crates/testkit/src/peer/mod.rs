@@ -42,7 +42,7 @@ mod stream;
 mod transport;
 
 pub use crate::wait::Hang;
-pub use answer::{Answer, GOOD_PAYLOAD, Last, Step, header_block};
+pub use answer::{Answer, GOOD_PAYLOAD, Last, Respond, Step, header_block};
 pub use dead::{ClosedPort, SynDrop, never};
 pub use flapping::{Death, Flapping};
 pub use named::{At, Then, Trail, Truncated};

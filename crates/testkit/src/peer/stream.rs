@@ -1,19 +1,30 @@
 //! One request's answer: the task that performs its steps.
 
-use super::{Answer, Last, PeerState, Step, flow::Flow};
+use super::{Answer, Last, PeerState, Respond, Step, flow::Flow};
 use crate::wire::{self, flag, kind};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     time,
 };
 
+/// Bytes that are kept of a request's body.
+const KEPT: usize = 1 << 20;
+
 /// What the client has done with its side of a stream.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Phase {
     pub(super) ended: bool,
     pub(super) reset: bool,
+    body: Vec<u8>,
+}
+
+impl Phase {
+    pub(super) fn data(&mut self, data: &[u8]) {
+        let room = KEPT - self.body.len();
+        self.body.extend_from_slice(&data[..data.len().min(room)]);
+    }
 }
 
 /// What a stream's task asks of the connection, which alone writes to the socket.
@@ -95,8 +106,19 @@ async fn perform(
     mut phase: watch::Receiver<Phase>,
     steps: Vec<Step>,
 ) {
-    for step in steps {
+    let mut steps = VecDeque::from(steps);
+    while let Some(step) = steps.pop_front() {
         let sent = match step {
+            Step::Respond(Respond(respond)) => {
+                let body = match phase.wait_for(|phase| phase.ended).await {
+                    Ok(phase) => phase.body.clone(),
+                    Err(_) => return,
+                };
+                for step in respond(&body).into_iter().rev() {
+                    steps.push_front(step);
+                }
+                true
+            }
             Step::AwaitRequest => {
                 // An error means that the answer was complete first: there is nothing to wait for.
                 let _ = phase.wait_for(|phase| phase.ended).await;
@@ -193,9 +215,12 @@ fn plain(step: Step, stream: u32) -> Command {
         }
         Step::Bytes(bytes) => write(bytes, None),
         // These wait, so `perform` deals with them itself.
-        Step::AwaitRequest | Step::Hold | Step::Wait(_) | Step::Message(_) | Step::Data { .. } => {
-            write(Bytes::new(), None)
-        }
+        Step::AwaitRequest
+        | Step::Respond(_)
+        | Step::Hold
+        | Step::Wait(_)
+        | Step::Message(_)
+        | Step::Data { .. } => write(Bytes::new(), None),
     }
 }
 
