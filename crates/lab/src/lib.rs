@@ -9,6 +9,7 @@ pub mod cli;
 mod clock;
 mod contend;
 pub mod contender;
+pub mod cuts;
 pub mod demo;
 pub mod error;
 mod helper;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
-use super::{overhead::OverheadBench, penalty, pick, sparse::SparseBench};
+use super::{cuts::CutsBench, overhead::OverheadBench, penalty, pick, sparse::SparseBench};
 use crate::{
     cli::{own_program, seconds},
     demo::JsonFile,
@@ -14,6 +14,7 @@ use crate::{
 /// Small comparisons, one question each.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
+    Cuts(CutsBench),
     Overhead(OverheadBench),
     Penalty(PenaltyBench),
     Pick(PickBench),
@@ -23,6 +24,7 @@ pub(crate) enum Bench {
 impl Bench {
     pub(crate) async fn run(self) -> Result<()> {
         match self {
+            Self::Cuts(bench) => bench.run().await,
             Self::Overhead(bench) => bench.run().await,
             Self::Penalty(bench) => bench.run().await,
             Self::Pick(bench) => bench.run(),

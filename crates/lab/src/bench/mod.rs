@@ -1,6 +1,7 @@
 //! The benches: small comparisons, each with a table and rows of JSON.
 
 mod cli;
+mod cuts;
 mod overhead;
 mod penalty;
 mod pick;
