@@ -1,11 +1,6 @@
 //! The attempts of a call, until one has a head that its body can follow.
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, response::Parts};
