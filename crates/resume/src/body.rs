@@ -33,6 +33,7 @@ pin_project! {
 
 pin_project! {
     #[project = InnerProjection]
+    #[project_replace = InnerTaken]
     enum Inner<B> {
         Through { #[pin] body: B },
         Stream { stream: Box<dyn Streaming> },
@@ -70,12 +71,18 @@ where
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        match self.project().inner.project() {
+        let mut inner = self.project().inner;
+        let polled = match inner.as_mut().project() {
             // Pending: the inner body holds the waker.
             InnerProjection::Through { body } => body.poll_frame(cx).map_err(Into::into),
             InnerProjection::Stream { stream } => stream.poll_frame(cx),
             InnerProjection::Empty => Poll::Ready(None),
+        };
+        // What is over is given up, and isn't polled again.
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            inner.project_replace(Inner::Empty);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -189,9 +189,11 @@ type Resumable<B> =
 
 pin_project! {
     #[project = StepProjection]
+    #[project_replace = StepTaken]
     enum Step<F, B> {
         Through { #[pin] call: F },
         Resumable { call: Resumable<B> },
+        Done,
     }
 }
 
@@ -205,14 +207,20 @@ where
     /// # Panics
     /// When it is polled after it resolved.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().step.project() {
+        let mut step = self.project().step;
+        let polled = match step.as_mut().project() {
             // Pending: the inner future holds the waker.
             StepProjection::Through { call } => call.poll(cx).map(|result| match result {
                 Ok(response) => Ok(response.map(ResumableBody::through)),
                 Err(error) => Err(error.into()),
             }),
             StepProjection::Resumable { call } => call.as_mut().poll(cx),
+            StepProjection::Done => panic!("polled after it resolved"),
+        };
+        if polled.is_ready() {
+            step.project_replace(Step::Done);
         }
+        polled
     }
 }
 
