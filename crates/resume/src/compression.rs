@@ -1,6 +1,6 @@
 //! How messages are compressed, and how they are read in spite of it.
 
-use std::io::{self, Read};
+use std::io;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -40,6 +40,10 @@ impl Compression {
 
     /// Unpacks one message into `into`, which is emptied first: at most `limit` bytes and one more, by which
     /// it is seen to be too large.
+    #[cfg_attr(
+        not(any(feature = "gzip", feature = "deflate", feature = "zstd")),
+        expect(unused_variables, reason = "there is nothing to unpack with")
+    )]
     pub(crate) fn unpack(&self, packed: &[u8], limit: usize, into: &mut Vec<u8>) -> io::Result<()> {
         into.clear();
         let most = (limit as u64).saturating_add(1);
@@ -59,6 +63,7 @@ impl Compression {
 }
 
 #[cfg(any(feature = "gzip", feature = "deflate", feature = "zstd"))]
-fn read(from: impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<()> {
+fn read(from: impl io::Read, most: u64, into: &mut Vec<u8>) -> io::Result<()> {
+    use io::Read;
     from.take(most).read_to_end(into).map(|_| ())
 }
