@@ -1,5 +1,6 @@
 //! The settings of a whole stack.
 
+mod access;
 mod env;
 #[cfg(feature = "serde")]
 mod file;
@@ -11,6 +12,7 @@ use steadfast_balance::BalanceConfig;
 use steadfast_core::ConfigError;
 use steadfast_egress::{EgressConfig, Keepalive};
 use steadfast_penalty::PenaltyConfig;
+use steadfast_resume::ResumeConfig;
 use steadfast_retry::{DeadlineConfig, DeadlineLayer, RetryConfig};
 use steadfast_stall::StallConfig;
 
@@ -29,15 +31,14 @@ use steadfast_stall::StallConfig;
 /// - A name that isn't known is an error that names the nearest one; one that was retired is ignored, and
 ///   warned of once with what replaced it.
 ///
-/// Some settings of the layers have no name here, because they follow another: `penalty.name`, `stall.name`
-/// and `retry.name` are `balance.name`, `egress.connect_budget` is `balance.connect_budget`, and
+/// Some settings of the layers have no name here, because they follow another: `penalty.name`, `stall.name`,
+/// `resume.name` and `retry.name` are `balance.name`, `egress.connect_budget` is `balance.connect_budget`, and
 /// `stall.resets` follows `egress.reset_streams`. `stall.alone` is for a channel without a pool.
 ///
 /// # What can be switched off
 /// `penalty.enabled = false` takes the penalty away: no failure leaves a trace. `stall.enabled = false` takes
-/// stall detection away, and with it the probe that warms new channels. `retry.enabled = false`: nothing is
-/// sent again. `balance` can't be off,
-/// since it is what makes one service of many channels; [`BalanceConfig::fixed`] takes the sizing away.
+/// stall detection away, and with it the probe that warms new channels. `resume.enabled = false`: no stream
+/// goes on, rule or not. `retry.enabled = false`: nothing is sent again. `balance` can't be off, since it is what makes one service of many channels; [`BalanceConfig::fixed`] takes the sizing away.
 /// `egress` is no layer: it makes the connections.
 ///
 /// # Files
@@ -69,6 +70,8 @@ pub struct Config {
     pub penalty: PenaltyConfig,
     /// When a channel is silent, and what follows.
     pub stall: StallConfig,
+    /// When a stream goes on elsewhere, if its method has a rule.
+    pub resume: ResumeConfig,
     /// What is sent again.
     pub retry: RetryConfig,
     /// Deadlines for callers that set none.
@@ -102,6 +105,8 @@ impl Config {
         self.stall.resets = self.bearable_resets();
         self.stall.alone = false;
         self.stall.validate()?;
+        self.resume.name.clone_from(&self.balance.name);
+        self.resume.validate()?;
         self.retry.name.clone_from(&self.balance.name);
         self.retry.validate()?;
         DeadlineLayer::new(self.deadline.clone())?;

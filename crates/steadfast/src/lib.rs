@@ -24,6 +24,10 @@ pub use steadfast_egress::{Egress, EgressChannel, EgressConfig, Keepalive};
 pub use steadfast_penalty::{
     Mode as PenaltyMode, PenaltyConfig, PenaltyWindow, PenaltyWindowLayer,
 };
+pub use steadfast_resume::{
+    AttemptsPer, BidiRule, Conversation, Pass, Progress as StreamProgress, Rest,
+    ResumableStreamLayer, ResumeConfig, ResumeOn, ResumeSnapshot, Rule, RuleSnapshot,
+};
 pub use steadfast_retry::{
     DeadlineConfig, DeadlineLayer, Kind, Progress, RetryConfig, RetryLayer, RetryOn, RetrySnapshot,
 };

@@ -20,6 +20,9 @@ use steadfast_balance::{
 use steadfast_core::{BoxError, ConfigError, ObservedBody};
 use steadfast_egress::EgressChannel;
 use steadfast_penalty::{PenaltyObserver, PenaltyWindow, PenaltyWindowLayer};
+use steadfast_resume::{
+    ResponseFuture as ResumeFuture, ResumableBody, ResumableStream, ResumableStreamLayer,
+};
 use steadfast_retry::{
     DeadlineBody, DeadlineFuture, Deadlined, ResponseFuture as RetryFuture, Retry, RetryBody,
     RetryLayer,
@@ -36,9 +39,11 @@ type Channel = StallDetect<PenaltyWindow<EgressChannel>>;
 type TonicBody = tonic::body::Body;
 type ChannelBody = ObservedBody<ObservedBody<TonicBody, PenaltyObserver>, StallObserver>;
 type BalanceBody = ObservedBody<ChannelBody, BalanceObserver>;
-type Inner = DeadlineBody<RetryBody<BalanceBody>>;
+type RetriedBody = RetryBody<BalanceBody>;
+type Inner = DeadlineBody<ResumableBody<RetriedBody>>;
 type BalanceFuture = ResponseFuture<Channel, TonicBody>;
-type StackFuture = DeadlineFuture<RetryFuture<Balance<Channel>, BalanceFuture, BalanceBody>>;
+type RetriedFuture = RetryFuture<Balance<Channel>, BalanceFuture, BalanceBody>;
+type StackFuture = DeadlineFuture<ResumeFuture<RetriedFuture, RetriedBody>>;
 
 /// gRPC channels to one service, as one: what a generated client is built on.
 ///
@@ -58,10 +63,11 @@ type StackFuture = DeadlineFuture<RetryFuture<Balance<Channel>, BalanceFuture, B
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    stack: Deadlined<Retry<Balance<Channel>>>,
+    stack: Deadlined<ResumableStream<Retry<Balance<Channel>>>>,
     balance: Balance<Channel>,
     penalty: PenaltyWindowLayer,
     stall: StallDetectLayer,
+    resume: ResumableStreamLayer,
     retry: RetryLayer,
 }
 
@@ -154,6 +160,12 @@ impl Pool {
     #[must_use]
     pub fn stall(&self) -> &StallDetectLayer {
         &self.stall
+    }
+
+    /// The resume layer's handle, to read what was resumed, rule by rule.
+    #[must_use]
+    pub fn resume(&self) -> &ResumableStreamLayer {
+        &self.resume
     }
 
     /// The retry layer's handle, to read what was sent again, and to share its budget.

@@ -4,7 +4,7 @@ use std::{ffi::OsStr, sync::LazyLock};
 
 use steadfast_core::ConfigError;
 
-use super::{Config, names, settings};
+use super::{Config, access, names};
 
 const PREFIX: &str = "STEADFAST_";
 
@@ -78,7 +78,7 @@ impl Config {
             text,
         } in &given
         {
-            settings::set(&mut self, path, text)
+            access::set(&mut self, path, text)
                 .map_err(|range| ConfigError::new(variable, text, range))?;
         }
         match self.validate() {
@@ -178,7 +178,7 @@ fn spell(path: &str) -> String {
 
 /// All variables, each with its path: an error's field lives as long as the process.
 static VARIABLES: LazyLock<Vec<(String, &'static str)>> = LazyLock::new(|| {
-    let paths = settings::paths().into_iter();
+    let paths = access::paths().into_iter();
     paths.map(|path| (spell(path), path)).collect()
 });
 

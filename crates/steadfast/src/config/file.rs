@@ -9,7 +9,7 @@ use serde::{
 };
 use steadfast_core::ConfigError;
 
-use super::{Config, names, settings, value::Written};
+use super::{Config, access, names, settings, value::Written};
 
 const PRESET: &str = "preset";
 
@@ -49,7 +49,7 @@ impl Config {
             Found::Nothing => return Err(format!("{path} is an empty table, and no section")),
         };
         match names::look_up(path, str::to_owned) {
-            Ok(Some(path)) => settings::set(self, path, text)
+            Ok(Some(path)) => access::set(self, path, text)
                 .map_err(|range| ConfigError::new(path, text, range).to_string()),
             Ok(None) => Ok(()),
             Err(_) if is_section(path) => Err(format!("{path} is a section, and {text:?} is none")),
@@ -67,7 +67,7 @@ fn is_section(path: &str) -> bool {
         let rest = setting.strip_prefix(path);
         rest.is_some_and(|rest| rest.starts_with('.'))
     };
-    settings::paths().into_iter().any(inside)
+    access::paths().into_iter().any(inside)
 }
 
 /// What stands at a path.

@@ -2,11 +2,12 @@
 
 use std::sync::Once;
 
-use super::settings;
+use super::access;
 
 /// The sections that a configuration has.
-pub(super) const SECTIONS: [&str; 6] =
-    ["balance", "penalty", "stall", "retry", "deadline", "egress"];
+pub(super) const SECTIONS: [&str; 7] = [
+    "balance", "penalty", "stall", "resume", "retry", "deadline", "egress",
+];
 
 /// A setting that was taken out: it is accepted and ignored.
 struct Retired {
@@ -22,10 +23,11 @@ static RETIRED: [Retired; 1] = [Retired {
 }];
 
 /// Fields of the layers that a whole stack takes from another setting.
-const FOLLOWS: [(&str, &str); 5] = [
+const FOLLOWS: [(&str, &str); 6] = [
     ("penalty.name", "balance.name"),
     ("stall.name", "balance.name"),
     ("stall.resets", "egress.reset_streams"),
+    ("resume.name", "balance.name"),
     ("retry.name", "balance.name"),
     ("egress.connect_budget", "balance.connect_budget"),
 ];
@@ -39,7 +41,7 @@ pub(super) fn look_up(
     name: &str,
     spell: fn(&str) -> String,
 ) -> Result<Option<&'static str>, String> {
-    let paths = settings::paths();
+    let paths = access::paths();
     if let Some(path) = paths.iter().find(|path| spell(path) == name) {
         return Ok(Some(path));
     }
@@ -101,7 +103,7 @@ mod tests {
     /// has a section.
     #[test]
     fn names_are_of_one_kind() {
-        let paths = settings::paths();
+        let paths = access::paths();
         let retired = RETIRED.iter().map(|retired| retired.path);
         let follows = FOLLOWS.iter().map(|(path, _)| *path);
         let apart = APART.iter().map(|(path, _)| *path);

@@ -4,6 +4,7 @@
 use steadfast_balance::BalanceConfig;
 use steadfast_egress::EgressConfig;
 use steadfast_penalty::PenaltyConfig;
+use steadfast_resume::{ResumeConfig, ResumeOn};
 use steadfast_retry::{DeadlineConfig, RetryConfig, RetryOn};
 use steadfast_stall::StallConfig;
 
@@ -15,9 +16,6 @@ use super::{
 /// A setting's path and its value.
 pub(super) type Setting<'a> = (&'static str, &'a mut dyn Value);
 
-/// Where a section that is optional as a whole begins.
-const KEEPALIVE: &str = "egress.keepalive.";
-
 /// Hands all settings to `f`, those of a section one after the other.
 ///
 /// A field that a layer's crate adds doesn't compile here until it has its line. It also belongs into
@@ -27,6 +25,7 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         balance,
         penalty,
         stall,
+        resume,
         retry,
         deadline,
         egress,
@@ -82,6 +81,33 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         tolerance,
         ring,
     } = stall;
+    let ResumeConfig {
+        enabled: resume_enabled,
+        name: _, // follows balance.name
+        gap_timeout,
+        max_attempts,
+        attempts_per,
+        header_timeout,
+        resume_on,
+        backoff: resume_backoff,
+        backoff_max: resume_backoff_max,
+        message_limit,
+        request_limit: resume_request_limit,
+        budget: resume_budget,
+        budget_percent: resume_budget_percent,
+        budget_per_second: resume_budget_per_second,
+    } = resume;
+    let ResumeOn {
+        dial_failed: resume_dial_failed,
+        never_processed,
+        connection_lost: resume_connection_lost,
+        refused,
+        reset: resume_reset,
+        goaway,
+        no_status: resume_no_status,
+        unavailable: resume_unavailable,
+        quarantine: resume_quarantine,
+    } = resume_on;
     let RetryConfig {
         enabled: retry_enabled,
         name: _, // follows balance.name
@@ -166,6 +192,27 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
         ("stall.tick", tick),
         ("stall.tolerance", tolerance),
         ("stall.ring", ring),
+        ("resume.enabled", resume_enabled),
+        ("resume.gap_timeout", gap_timeout),
+        ("resume.max_attempts", max_attempts),
+        ("resume.attempts_per", attempts_per),
+        ("resume.header_timeout", header_timeout),
+        ("resume.backoff", resume_backoff),
+        ("resume.backoff_max", resume_backoff_max),
+        ("resume.message_limit", message_limit),
+        ("resume.request_limit", resume_request_limit),
+        ("resume.budget", resume_budget),
+        ("resume.budget_percent", resume_budget_percent),
+        ("resume.budget_per_second", resume_budget_per_second),
+        ("resume.resume_on.dial_failed", resume_dial_failed),
+        ("resume.resume_on.never_processed", never_processed),
+        ("resume.resume_on.connection_lost", resume_connection_lost),
+        ("resume.resume_on.refused", refused),
+        ("resume.resume_on.reset", resume_reset),
+        ("resume.resume_on.goaway", goaway),
+        ("resume.resume_on.no_status", resume_no_status),
+        ("resume.resume_on.unavailable", resume_unavailable),
+        ("resume.resume_on.quarantine", resume_quarantine),
         ("retry.enabled", retry_enabled),
         ("retry.attempts", attempts),
         ("retry.resends", resends),
@@ -198,35 +245,4 @@ pub(super) fn with_all<R>(config: &mut Config, f: impl FnOnce(&mut [Setting<'_>]
     ]);
     *keepalive = switch.on.then_some(kept);
     result
-}
-
-/// The paths of all settings.
-pub(super) fn paths() -> Vec<&'static str> {
-    with_all(&mut Config::default(), |settings| {
-        settings.iter().map(|(path, _)| *path).collect()
-    })
-}
-
-/// Sets one from its text. The error says what is allowed.
-pub(super) fn set(config: &mut Config, path: &str, text: &str) -> Result<(), String> {
-    if path.starts_with(KEEPALIVE) {
-        config.egress.keepalive.get_or_insert_default();
-    }
-    let Err(kind) = on(config, path, |value| value.parse(text)).unwrap_or(Ok(())) else {
-        return Ok(());
-    };
-    // The layers know the ranges: the one that is asked for is in the error of a value beyond it.
-    let mut beyond = config.clone();
-    on(&mut beyond, path, |value| value.exceed());
-    Err(match beyond.joined() {
-        Err(error) if error.field() == path => format!("{kind}, {}", error.range()),
-        _ => kind,
-    })
-}
-
-fn on<R>(config: &mut Config, path: &str, f: impl FnOnce(&mut dyn Value) -> R) -> Option<R> {
-    with_all(config, |settings| {
-        let (_, value) = settings.iter_mut().find(|(known, _)| *known == path)?;
-        Some(f(&mut **value))
-    })
 }

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use steadfast_balance::Strategy;
 use steadfast_penalty::Mode;
+use steadfast_resume::AttemptsPer;
 
 /// What switches a setting off that can be off.
 const NONE: &str = "none";
@@ -113,6 +114,7 @@ macro_rules! choice {
     };
 }
 
+choice!(AttemptsPer: Stream, Progress);
 choice!(Mode: Flat, Reserve);
 choice!(Strategy: LeastLoaded, PowerOfTwo, RoundRobin);
 

@@ -6,6 +6,7 @@ use steadfast_balance::{BalanceLayer, Places};
 use steadfast_core::{BoxError, ConfigError, Each, Place, Probe};
 use steadfast_egress::Egress;
 use steadfast_penalty::PenaltyWindowLayer;
+use steadfast_resume::{BidiRule, ResumableStreamLayer, Rule};
 use steadfast_retry::{DeadlineLayer, Kind, RetryLayer};
 use steadfast_stall::{HealthProbe, StallConfig, StallDetectLayer};
 use tonic::transport::Endpoint;
@@ -17,6 +18,10 @@ use crate::Config;
 /// Makes the stall layer, whose probe's type is known only where it was given.
 type Stall = Box<dyn FnOnce(StallConfig) -> Result<StallDetectLayer, ConfigError> + Send>;
 
+/// Adds a rule, whose type is known only where it was given.
+type Resume =
+    Box<dyn FnOnce(ResumableStreamLayer) -> Result<ResumableStreamLayer, ConfigError> + Send>;
+
 type PerPlace = Arc<dyn Fn(&Place) -> Result<Endpoint, BoxError> + Send + Sync>;
 
 /// Makes a [`Pool`].
@@ -27,6 +32,7 @@ pub struct PoolBuilder {
     places: Option<Places>,
     per_place: Option<PerPlace>,
     probe: Stall,
+    rules: Vec<Resume>,
     idempotent: Vec<(String, Kind)>,
     deadlines: Vec<(String, Duration)>,
 }
@@ -47,6 +53,7 @@ impl PoolBuilder {
             places: None,
             per_place: None,
             probe: Box::new(|config| StallDetectLayer::new(config, HealthProbe::new())),
+            rules: Vec::new(),
             idempotent: Vec::new(),
             deadlines: Vec::new(),
         }
@@ -99,6 +106,22 @@ impl PoolBuilder {
         self
     }
 
+    /// Resumes the streams of a server-streaming method by this rule: they go on on another channel where they
+    /// broke. Default: none. A second rule for a method replaces the first.
+    #[must_use]
+    pub fn resume(mut self, rule: impl Rule) -> Self {
+        self.rules.push(Box::new(|layer| layer.rule(rule)));
+        self
+    }
+
+    /// The same for a bidirectional method, such as a watch. For streams that live for days set
+    /// `resume.attempts_per` to [`AttemptsPer::Progress`](crate::AttemptsPer::Progress).
+    #[must_use]
+    pub fn resume_bidi(mut self, rule: impl BidiRule) -> Self {
+        self.rules.push(Box::new(|layer| layer.bidi_rule(rule)));
+        self
+    }
+
     /// Methods that may be repeated after a failure that leaves open whether the server did what it was
     /// asked to, by path, `/package.Service/Method`, and how each is repeated. Default: none. What a
     /// server certainly never processed is sent again for every method.
@@ -147,6 +170,10 @@ impl PoolBuilder {
             balance = balance.places(places);
         }
         let stall = (self.probe)(config.stall)?;
+        let mut resume = ResumableStreamLayer::new(config.resume)?;
+        for rule in self.rules {
+            resume = rule(resume)?;
+        }
         let mut retry = RetryLayer::new(config.retry)?;
         for (method, kind) in &self.idempotent {
             retry = retry.idempotent(method, *kind)?;
@@ -157,12 +184,13 @@ impl PoolBuilder {
         }
         let channels = Each(stall.clone()).layer(Each(penalty.clone()).layer(egress));
         let balance = balance.layer(channels);
-        let stack = deadline.layer(retry.layer(balance.clone()));
+        let stack = deadline.layer(resume.layer(retry.layer(balance.clone())));
         Ok(Pool {
             stack,
             balance,
             penalty,
             stall,
+            resume,
             retry,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use steadfast::{Config, Keepalive, Pool, RetryConfig, RetryOn, StallConfig};
+use steadfast::{Config, Keepalive, Pool, ResumeConfig, RetryConfig, RetryOn, StallConfig};
 
 use super::{URI, build, env, file, line, paths, variable};
 
@@ -27,7 +27,14 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
                 "100000"
             }
             "egress.reset_streams" => "77",
-            "stall.enabled" | "stall.probes" | "retry.enabled" | "retry.budget" => "false",
+            "stall.enabled" | "stall.probes" | "retry.enabled" | "retry.budget"
+            | "resume.enabled" | "resume.budget" => "false",
+            "resume.attempts_per" => "progress",
+            path if path.starts_with("resume.resume_on.") => "false",
+            "resume.max_attempts" => "33",
+            "resume.message_limit" | "resume.request_limit" => "7",
+            "resume.budget_percent" | "resume.budget_per_second" => "70",
+            "resume.header_timeout" => "2m",
             "retry.retry_on.unavailable" => "true",
             path if path.starts_with("retry.retry_on.") => "false",
             "stall.most_percent" | "stall.ring" | "retry.attempts" | "retry.resends" => "33",
@@ -35,7 +42,7 @@ fn every_setting_can_be_set_in_a_file_and_in_the_environment() {
             "retry.budget_percent" | "retry.budget_per_second" => "70",
             "stall.reprobe" | "stall.reprobe_most" => "5s",
             "stall.tick" => "40ms",
-            "retry.backoff" => "20ms",
+            "retry.backoff" | "resume.backoff" => "20ms",
             _ => "1m 30s",
         };
         let from_file = file(&line(&path, value)).expect(&path);
@@ -173,6 +180,7 @@ fn the_layers_of_a_pool_get_what_the_environment_says() {
                 ("STEADFAST_BALANCE_NAME", "orders"),
                 ("STEADFAST_STALL_ENABLED", "false"),
                 ("STEADFAST_STALL_SILENCE", "2s"),
+                ("STEADFAST_RESUME_GAP_TIMEOUT", "4s"),
                 ("STEADFAST_RETRY_ATTEMPTS", "5"),
                 ("STEADFAST_RETRY_RETRY_ON_UNAVAILABLE", "true"),
                 ("STEADFAST_DEADLINE_DEFAULT", "30s"),
@@ -190,6 +198,12 @@ fn the_layers_of_a_pool_get_what_the_environment_says() {
         ..StallConfig::default()
     };
     assert_eq!(pool.stall().config(), &stall);
+    let resume = ResumeConfig {
+        name: name.clone(),
+        gap_timeout: Duration::from_secs(4),
+        ..ResumeConfig::default()
+    };
+    assert_eq!(pool.resume().config(), &resume);
     let retry = RetryConfig {
         name,
         attempts: 5,

@@ -62,15 +62,20 @@ fn unknown_names() {
             "deadline is a section, and \"5s\" is none",
         ),
         (
-            "resume.enabled = true",
-            "resume.enabled is no setting: the sections are balance, penalty, stall, retry, \
-             deadline, egress",
+            "resumes.enabled = true",
+            "resumes.enabled is no setting: the sections are balance, penalty, stall, resume, \
+             retry, deadline, egress",
+        ),
+        (
+            "resume.name = 'x'",
+            "resume.name is no setting: it follows balance.name",
         ),
         (
             "max = 1",
-            "max is no setting: the sections are balance, penalty, stall, retry, deadline, egress",
+            "max is no setting: the sections are balance, penalty, stall, resume, retry, deadline, \
+             egress",
         ),
-        ("[resume]", "resume is an empty table, and no section"),
+        ("[resumes]", "resumes is an empty table, and no section"),
         ("balance = 1", "balance is a section, and \"1\" is none"),
         (
             "balance.max.more = 1",

@@ -3,7 +3,9 @@
 use std::{cell::Cell, sync::Once, time::Duration};
 
 use proptest::prelude::*;
-use steadfast::{Config, EgressConfig, PenaltyConfig, Pool, RetryConfig, StallConfig};
+use steadfast::{
+    Config, EgressConfig, PenaltyConfig, Pool, ResumeConfig, RetryConfig, StallConfig,
+};
 use tokio::{runtime::Builder, time::timeout};
 
 use super::{
@@ -31,6 +33,7 @@ proptest! {
         same.penalty.name = PenaltyConfig::default().name;
         let stall = StallConfig::default();
         (same.stall.name, same.stall.resets, same.stall.alone) = (stall.name, stall.resets, stall.alone);
+        same.resume.name = ResumeConfig::default().name;
         same.retry.name = RetryConfig::default().name;
         same.egress.connect_budget = EgressConfig::default().connect_budget;
         let text = toml::to_string(&config).unwrap();
@@ -51,6 +54,8 @@ proptest! {
         let resets = Some(config.egress.reset_streams.max(1_000));
         let stall = StallConfig { name: name.clone(), resets, alone: false, ..config.stall };
         prop_assert_eq!(pool.stall().config(), &stall);
+        let resume = ResumeConfig { name: name.clone(), ..config.resume };
+        prop_assert_eq!(pool.resume().config(), &resume);
         let retry = RetryConfig { name, ..config.retry };
         prop_assert_eq!(pool.retry().config(), &retry);
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use steadfast::{BoxError, Config, Kind, Pool, RetrySnapshot, Standing};
+use steadfast::{
+    BoxError, Config, Kind, Pass, Pool, Rest, RetrySnapshot, Rule, Standing, StreamProgress,
+};
 use steadfast_testkit::peer::{Answer, Peer, Request, Script, Step};
 use tokio::time::timeout;
 use tower::ServiceExt;
@@ -19,6 +21,9 @@ const REFUSED: &str = "/s/refused";
 /// The peers here answer it with UNAVAILABLE; it is idempotent in the pools here.
 const UNAVAILABLE: &str = "/s/unavailable";
 
+/// The same; its streams are resumed.
+const STREAM: &str = "/s/stream";
+
 /// Against hanging only.
 const TOO_LONG: Duration = Duration::from_secs(30);
 
@@ -33,7 +38,7 @@ fn server() -> Peer {
     let script = Script::new(|request| match &*request.path {
         HELD => Answer::silence(),
         REFUSED => Answer::steps([Step::AwaitRequest, Step::Rst(7)]),
-        UNAVAILABLE => Answer::status(14, "no"),
+        UNAVAILABLE | STREAM => Answer::status(14, "no"),
         _ => Answer::good(),
     });
     Peer::start(script).unwrap()
@@ -170,6 +175,58 @@ async fn a_retry_that_is_off_sends_once() {
         assert_eq!(sent, [refused, unavailable], "{variables:?}");
         let untouched = pool.retry().snapshot() == RetrySnapshot::default();
         assert_eq!(untouched, refused == 1, "{variables:?}");
+    }
+}
+
+/// Asks for the same again.
+struct Same;
+
+impl Rule for Same {
+    fn method(&self) -> &str {
+        STREAM
+    }
+
+    fn begin(&self, _: &[u8]) -> Result<Box<dyn StreamProgress>, BoxError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl StreamProgress for Same {
+    fn message(&mut self, _: &[u8]) -> Result<Pass, BoxError> {
+        Ok(Pass::AsIs)
+    }
+
+    fn rest(&mut self) -> Result<Rest, BoxError> {
+        Ok(Rest::request("again"))
+    }
+}
+
+/// X3: with resume off a stream that broke is sent once, rule or not; with it on, as often as the settings say.
+#[tokio::test]
+async fn a_resume_that_is_off_sends_once() {
+    type Row = (&'static [(&'static str, &'static str)], usize);
+    let rows: [Row; 4] = [
+        (&[], 3),
+        (&[("STEADFAST_RESUME_ENABLED", "false")], 1),
+        (&[("STEADFAST_RESUME_MAX_ATTEMPTS", "5")], 5),
+        (&[("STEADFAST_RESUME_RESUME_ON_UNAVAILABLE", "false")], 1),
+    ];
+    for (variables, expected) in rows {
+        let server = server();
+        let pool = Pool::builder(server.uri())
+            .config(env(variables).unwrap())
+            .without_env()
+            .resume(Same)
+            .build()
+            .unwrap();
+        let message = http_body_util::Full::new(bytes::Bytes::from_static(&[0; 5]));
+        let request = http::Request::post(STREAM).body(tonic::body::Body::new(message));
+        let response = timeout(TOO_LONG, pool.clone().oneshot(request.unwrap()));
+        let response = response.await.unwrap().unwrap();
+        assert_eq!(response.headers()["grpc-status"], "14");
+        assert_eq!(got(&server, STREAM).len(), expected, "{variables:?}");
+        let resumed = pool.resume().snapshot().rules[0].resumed;
+        assert_eq!(resumed as usize, expected - 1, "{variables:?}");
     }
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use proptest::{option, prelude::*};
 use steadfast::{
-    BalanceConfig, BalanceStrategy as Pick, Config, DeadlineConfig, EgressConfig, Keepalive,
-    PenaltyConfig, PenaltyMode, RetryConfig, RetryOn, StallConfig,
+    AttemptsPer, BalanceConfig, BalanceStrategy as Pick, Config, DeadlineConfig, EgressConfig,
+    Keepalive, PenaltyConfig, PenaltyMode, ResumeConfig, ResumeOn, RetryConfig, RetryOn,
+    StallConfig,
 };
 
 fn number() -> impl Strategy<Value = u32> {
@@ -159,6 +160,55 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn resume_on()(
+        (dial_failed, never_processed, connection_lost) in any::<(bool, bool, bool)>(),
+        (refused, reset, goaway) in any::<(bool, bool, bool)>(),
+        (no_status, unavailable, quarantine) in any::<(bool, bool, bool)>(),
+    ) -> ResumeOn {
+        ResumeOn {
+            dial_failed,
+            never_processed,
+            connection_lost,
+            refused,
+            reset,
+            goaway,
+            no_status,
+            unavailable,
+            quarantine,
+        }
+    }
+}
+
+prop_compose! {
+    fn resume()(
+        (enabled, budget, progress) in any::<(bool, bool, bool)>(),
+        name in name(),
+        (gap_timeout, header_timeout, max_attempts) in (time(), time(), number()),
+        resume_on in resume_on(),
+        (backoff, backoff_max) in (time(), time()),
+        (message_limit, request_limit) in (number(), number()),
+        (budget_percent, budget_per_second) in (number(), number()),
+    ) -> ResumeConfig {
+        ResumeConfig {
+            enabled,
+            name,
+            gap_timeout,
+            max_attempts,
+            attempts_per: if progress { AttemptsPer::Progress } else { AttemptsPer::Stream },
+            header_timeout,
+            resume_on,
+            backoff,
+            backoff_max,
+            message_limit: message_limit as usize,
+            request_limit: request_limit as usize,
+            budget,
+            budget_percent,
+            budget_per_second,
+        }
+    }
+}
+
+prop_compose! {
     fn retry_on()(
         (dial_failed, unprocessed, connection_lost, reset) in any::<(bool, bool, bool, bool)>(),
         (no_status, unavailable, quarantine, timeout) in any::<(bool, bool, bool, bool)>(),
@@ -213,18 +263,20 @@ prop_compose! {
 
 /// Each section is at its defaults half of the time, so that more of the others are good.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
-    // Boxed: six sections by value are larger than a test's stack.
+    // Boxed: seven sections by value are larger than a test's stack.
     let balance = prop_oneof![Just(BalanceConfig::default()), balance()].boxed();
     let penalty = prop_oneof![Just(PenaltyConfig::default()), penalty()].boxed();
     let stall = prop_oneof![Just(StallConfig::default()), stall()].boxed();
+    let resume = prop_oneof![Just(ResumeConfig::default()), resume()].boxed();
     let retry = prop_oneof![Just(RetryConfig::default()), retry()].boxed();
     let deadline = prop_oneof![Just(DeadlineConfig::default()), deadline()].boxed();
     let egress = prop_oneof![Just(EgressConfig::default()), egress()].boxed();
-    (balance, penalty, stall, retry, deadline, egress).prop_map(
-        |(balance, penalty, stall, retry, deadline, egress)| Config {
+    (balance, penalty, stall, resume, retry, deadline, egress).prop_map(
+        |(balance, penalty, stall, resume, retry, deadline, egress)| Config {
             balance,
             penalty,
             stall,
+            resume,
             retry,
             deadline,
             egress,
@@ -289,6 +341,16 @@ pub(crate) fn good() -> impl Strategy<Value = Config> {
         stall.most_percent = stall.most_percent.min(100);
         stall.strikes = stall.strikes.clamp(1, 1_000);
         stall.ring = stall.ring.clamp(16, 1_000_000);
+        let resume = &mut config.resume;
+        resume.gap_timeout = resume.gap_timeout.clamp(ms, hour);
+        resume.max_attempts = resume.max_attempts.clamp(1, 100);
+        resume.header_timeout = resume.header_timeout.clamp(ms, day);
+        resume.backoff = resume.backoff.min(hour / 60);
+        resume.backoff_max = resume.backoff_max.clamp(resume.backoff, hour);
+        resume.message_limit = resume.message_limit.clamp(1, 1 << 30);
+        resume.request_limit = resume.request_limit.min(1 << 30);
+        resume.budget_percent = resume.budget_percent.min(1_000);
+        resume.budget_per_second = resume.budget_per_second.min(1_000_000);
         let retry = &mut config.retry;
         retry.attempts = retry.attempts.clamp(1, 100);
         retry.resends = retry.resends.min(1_000);
