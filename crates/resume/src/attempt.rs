@@ -90,8 +90,11 @@ where
             return Poll::Ready(Ok(result));
         }
         // Pending: the timers hold the waker.
-        if late.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(header_late(header_timeout)));
+        while late.as_mut().poll(cx).is_ready() {
+            if gap.is_owed() {
+                return Poll::Ready(Err(header_late(header_timeout)));
+            }
+            late.as_mut().reset(now() + header_timeout);
         }
         gap.poll(cx)
             .map(|(outcome, error)| Err(Failure::error(outcome, error)))

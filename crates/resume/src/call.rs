@@ -16,7 +16,7 @@ use tower_service::Service;
 use tracing::Span;
 
 use crate::{
-    Decision, Facts, MessageReader, Pushback, Reason, Rest, ResumePolicy,
+    Decision, Facts, MessageError, MessageReader, Pushback, Reason, Rest, ResumePolicy,
     compression::Compression,
     failure::Why,
     gap::Gap,
@@ -121,7 +121,8 @@ impl<S> Call<S> {
     pub(crate) fn gap(&self) -> Gap {
         let pool = Arc::clone(&self.shared.pool);
         let attempt = self.tried.attempt.clone();
-        Gap::new(self.gap_limit(), self.deadline, attempt, pool)
+        let conversation = self.talk.conversation();
+        Gap::new(self.gap_limit(), self.deadline, attempt, pool, conversation)
     }
 
     /// Whether a channel took the attempt: there is a pool then.
@@ -171,11 +172,22 @@ impl<S> Call<S> {
                 }
                 Ok(seen)
             }
-            Err(error) => {
-                self.counts.refused();
-                Err(error.into_status(self.parts.uri.path()))
-            }
+            Err(error) => Err(self.refused(error)),
         }
+    }
+
+    /// The stream ended with OK.
+    ///
+    /// # Errors
+    /// It isn't whole, as the caller's error.
+    pub(crate) fn end(&mut self) -> Result<(), BoxError> {
+        let ended = self.talk.end();
+        ended.map_err(|error| self.refused(MessageError::End(error)))
+    }
+
+    fn refused(&self, error: MessageError) -> BoxError {
+        self.counts.refused();
+        error.into_status(self.parts.uri.path())
     }
 }
 

@@ -12,17 +12,18 @@ use steadfast_classify::local_error;
 use steadfast_core::{Abandoned, Attempt, BoxError, LocalKind, Outcome, now};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::layer::PoolBelow;
+use crate::{Conversation, layer::PoolBelow, talk::guarded};
 
 /// Counts from the first poll that got nothing to the next frame. Its timer is set again only when it ran
 /// out, not for each frame.
-#[derive(Debug)]
 pub(crate) struct Gap {
     /// None for the last attempt.
     pub(crate) limit: Option<Duration>,
     deadline: Option<Instant>,
     attempt: Option<Attempt>,
     pool: Arc<PoolBelow>,
+    /// Tells whether silence is a failure, if it isn't always.
+    conversation: Option<Arc<dyn Conversation>>,
     waiting_since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -33,12 +34,14 @@ impl Gap {
         deadline: Option<Instant>,
         attempt: Option<Attempt>,
         pool: Arc<PoolBelow>,
+        conversation: Option<Arc<dyn Conversation>>,
     ) -> Self {
         Self {
             limit,
             deadline,
             attempt,
             pool,
+            conversation,
             waiting_since: None,
             timer: None,
         }
@@ -71,8 +74,8 @@ impl Gap {
             if self.deadline == Some(until) {
                 return Poll::Ready(late());
             }
-            if self.is_queued() {
-                // It waits for a channel, which the pool bounds: the silence begins with the pick.
+            // It may wait for a channel, which the pool bounds: the silence begins with the pick.
+            if self.is_queued() || !self.is_owed() {
                 self.stop();
                 continue;
             }
@@ -81,6 +84,12 @@ impl Gap {
             }
             return Poll::Ready(silent(self.limit.unwrap_or_default()));
         }
+    }
+
+    /// Whether the server owes the caller something. A rule that panics here is asked again when the stream breaks.
+    pub(crate) fn is_owed(&self) -> bool {
+        let owed = |it: &Arc<dyn Conversation>| guarded(|| it.is_owed()).unwrap_or(true);
+        self.conversation.as_ref().is_none_or(owed)
     }
 
     fn until(&mut self) -> Option<Instant> {

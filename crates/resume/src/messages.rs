@@ -52,6 +52,8 @@ pub enum MessageError {
     Unpack(io::Error),
     /// The rule said no.
     Rule(BoxError),
+    /// The rule says that the stream isn't whole, though it ended with OK.
+    End(BoxError),
 }
 
 impl fmt::Display for MessageError {
@@ -68,6 +70,7 @@ impl fmt::Display for MessageError {
             ),
             Self::Unpack(error) => write!(f, "a compressed message can't be unpacked: {error}"),
             Self::Rule(error) => write!(f, "the rule can't read a message: {error}"),
+            Self::End(error) => write!(f, "the stream isn't whole: {error}"),
         }
     }
 }
@@ -76,7 +79,7 @@ impl Error for MessageError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unpack(error) => Some(error),
-            Self::Rule(error) => Some(&**error),
+            Self::Rule(error) | Self::End(error) => Some(&**error),
             _ => None,
         }
     }

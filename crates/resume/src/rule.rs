@@ -33,6 +33,15 @@ pub trait Progress: Send {
     /// delivered.
     fn message(&mut self, message: &[u8]) -> Result<Pass, BoxError>;
 
+    /// The stream ended with OK.
+    ///
+    /// # Errors
+    /// When it isn't whole by the method's own rules. It ends the stream with an error instead; it isn't resumed, since
+    /// the server says that there is no more. By default it is whole.
+    fn end(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// The stream broke: how to go on. What was passed up is delivered; a message of which only a part
     /// came was never seen here.
     ///
@@ -68,6 +77,13 @@ pub trait Conversation: Send + Sync {
     /// # Errors
     /// A message that can't be read, or that must not come. It ends the stream with an error.
     fn received(&self, message: &[u8]) -> Result<Pass, BoxError>;
+
+    /// Whether the server owes the caller something now. While it doesn't, quiet is normal, as on a watch of which nothing
+    /// happens, and neither the gap time-out nor that on the head ends the attempt. By default it always does. It may be
+    /// asked often.
+    fn is_owed(&self) -> bool {
+        true
+    }
 
     /// The stream broke: what to send first on the next attempt. The caller's further messages follow it.
     ///

@@ -86,7 +86,7 @@ where
             None => {
                 let outcome = self.incoming.exchange.end(&End::Eos);
                 if outcome.is_ok() {
-                    Step::Ended(Last::Nothing)
+                    Step::Ended(self.ended(Last::Nothing))
                 } else {
                     Step::Failed(Failure::unfinished(outcome))
                 }
@@ -98,6 +98,10 @@ where
             }
             Some(Ok(frame)) => self.frame(frame),
         })
+    }
+
+    fn ended(&mut self, last: Last) -> Last {
+        self.call.end().map_or_else(Last::Error, |()| last)
     }
 
     fn frame(&mut self, frame: Frame<Bytes>) -> Step<B> {
@@ -122,7 +126,7 @@ where
         details::clean(&mut trailers);
         let outcome = self.incoming.exchange.end(&End::Trailers(&trailers));
         if outcome.is_ok() {
-            Step::Ended(Last::Trailers(trailers))
+            Step::Ended(self.ended(Last::Trailers(trailers)))
         } else {
             Step::Failed(Failure::trailers(outcome, trailers))
         }

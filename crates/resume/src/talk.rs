@@ -56,6 +56,22 @@ impl Talk {
         }
     }
 
+    /// The stream ended with OK.
+    pub(crate) fn end(&mut self) -> Result<(), BoxError> {
+        match self {
+            Self::Stream(progress) => guarded(|| progress.end()).unwrap_or_else(Err),
+            Self::Conversation(..) => Ok(()),
+        }
+    }
+
+    /// The conversation, if it is one.
+    pub(crate) fn conversation(&self) -> Option<Arc<dyn Conversation>> {
+        match self {
+            Self::Stream(_) => None,
+            Self::Conversation(conversation, _) => Some(Arc::clone(conversation)),
+        }
+    }
+
     /// How the stream goes on.
     pub(crate) fn rest(&mut self) -> Result<Rest, BoxError> {
         let rest = guarded(|| match self {

@@ -6,7 +6,9 @@ use steadfast_resume::{ResumableStreamLayer, ResumeConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn with(change: fn(&mut ResumeConfig)) -> ResumeConfig {
+type Change = fn(&mut ResumeConfig);
+
+fn with(change: Change) -> ResumeConfig {
     let mut config = ResumeConfig::default();
     change(&mut config);
     config
@@ -14,7 +16,7 @@ fn with(change: fn(&mut ResumeConfig)) -> ResumeConfig {
 
 #[test]
 fn out_of_range() {
-    type Row = (fn(&mut ResumeConfig), &'static str, &'static str);
+    type Row = (Change, &'static str, &'static str);
     let rows: [Row; 16] = [
         (
             |c| c.gap_timeout = Duration::ZERO,
@@ -86,7 +88,7 @@ fn out_of_range() {
 
 #[test]
 fn the_edges_are_allowed() {
-    let edges: [fn(&mut ResumeConfig); 2] = [
+    let edges: [Change; 2] = [
         |c| {
             (c.gap_timeout, c.header_timeout) = (SECOND / 1_000, SECOND / 1_000);
             (c.max_attempts, c.message_limit, c.request_limit) = (1, 1, 0);
@@ -114,7 +116,7 @@ fn the_edges_are_allowed() {
 /// R2: a time-out on the head that isn't longer than the gap is warned of, unless there is no gap.
 #[test]
 fn a_short_time_for_the_head_is_warned_of() {
-    let rows: [(fn(&mut ResumeConfig), bool); 6] = [
+    let rows: [(Change, bool); 6] = [
         (|c| c.header_timeout = c.gap_timeout, true),
         (|c| c.header_timeout = c.gap_timeout - SECOND / 1_000, true),
         (|c| c.header_timeout = c.gap_timeout + SECOND / 1_000, false),

@@ -1,2 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "bigtable")]
+pub mod bigtable;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(any(feature = "bigtable", feature = "etcd", feature = "spanner"))]
+mod fields;
+#[cfg(feature = "spanner")]
+pub mod spanner;

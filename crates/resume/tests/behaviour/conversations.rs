@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::{support::*, *};
 
-/// Keeps the caller's messages, and sends all of them again.
+/// Keeps the caller's messages, and sends all of them again. An answer to each is owed, but for the message `quiet`.
 struct Again;
 
 #[derive(Default)]
@@ -43,6 +43,11 @@ impl Conversation for Kept {
 
     fn received(&self, _: &[u8]) -> Result<Pass, BoxError> {
         Ok(Pass::AsIs)
+    }
+
+    fn is_owed(&self) -> bool {
+        let last = self.0.lock().unwrap().last().cloned();
+        last.is_some_and(|last| last != "quiet")
     }
 
     fn rest(&self) -> Result<Rest, BoxError> {
@@ -239,4 +244,36 @@ async fn what_was_read_and_not_sent_comes_once() {
     assert_eq!(data(&mut body).await, framed(b"b"));
     drop(sender);
     assert!(body.frame().await.unwrap().unwrap().is_trailers());
+}
+
+/// R2: while the server owes nothing, quiet is no silence: neither before the head nor after it.
+#[tokio::test(start_paused = true)]
+async fn quiet_is_no_silence_where_nothing_is_owed() {
+    // A server that answers nothing: not even with a head, the first time.
+    let attempts = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&attempts);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let attempt = counted.fetch_add(1, Relaxed);
+        async move {
+            let _open = request;
+            if attempt == 0 {
+                tokio::time::sleep(HOUR).await;
+            }
+            let body = BodyScript::default().wait();
+            Ok::<_, BoxError>(head(support::body(body)).unwrap().unwrap())
+        }
+    });
+    let layer = ResumableStreamLayer::default().bidi_rule(Again).unwrap();
+    let (sender, request) = conversation();
+    let began = steadfast_core::now();
+    let mut body = layer
+        .layer(server)
+        .oneshot(request)
+        .await
+        .unwrap()
+        .into_body();
+    assert_eq!(steadfast_core::now() - began, HOUR);
+    let quiet = tokio::time::timeout(HOUR, body.frame()).await;
+    assert!(quiet.is_err() && attempts.load(Relaxed) == 1);
+    drop(sender);
 }

@@ -238,3 +238,50 @@ async fn methods_are_checked_when_the_layer_is_built() {
     call(twice.layer(pool), up_to(1)).await.unwrap();
     assert_eq!((BEGUN.load(Relaxed), twice.snapshot().rules.len()), (1, 1));
 }
+
+/// R4: a stream that isn't whole by its rule's own count, though it ended with OK, ends with an error.
+#[tokio::test(start_paused = true)]
+async fn a_rule_can_say_that_an_end_is_none() {
+    struct Whole(u8);
+    impl Rule for Whole {
+        fn method(&self) -> &str {
+            STREAM
+        }
+        fn begin(&self, _: &[u8]) -> Result<Box<dyn Progress>, BoxError> {
+            Ok(Box::new(Self(0)))
+        }
+    }
+    impl Progress for Whole {
+        fn message(&mut self, _: &[u8]) -> Result<Pass, BoxError> {
+            self.0 += 1;
+            Ok(Pass::AsIs)
+        }
+        fn end(&mut self) -> Result<(), BoxError> {
+            match self.0 {
+                0 => panic!("not one"),
+                1 => Err("one is half of it".into()),
+                _ => Ok(()),
+            }
+        }
+        fn rest(&mut self) -> Result<Rest, BoxError> {
+            Ok(Rest::Complete)
+        }
+    }
+    for (messages, says) in [
+        (0, "panicked: not one"),
+        (1, "isn't whole: one is half of it"),
+        (2, ""),
+    ] {
+        let pool = Pool::new(move |_| grpc(numbers(0..messages).status(0)));
+        let got = call(ruled(&pool, Whole(0)), up_to(2)).await;
+        match got {
+            Ok(got) => assert_eq!((got, says), ((all(2), 0), "")),
+            Err(error) => {
+                assert!(
+                    !says.is_empty() && error.to_string().contains(says),
+                    "{error}"
+                );
+            }
+        }
+    }
+}

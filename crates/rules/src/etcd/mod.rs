@@ -1,0 +1,7 @@
+//! etcd: each watch goes on at its next revision.
+
+mod messages;
+mod watch;
+mod watches;
+
+pub use watch::Watch;
