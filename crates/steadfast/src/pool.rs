@@ -27,11 +27,12 @@ use steadfast_retry::{
     DeadlineBody, DeadlineFuture, Deadlined, ResponseFuture as RetryFuture, Retry, RetryBody,
     RetryLayer,
 };
+use steadfast_rules::bigtable::{PingAndWarm, ReadRows};
 use steadfast_stall::{StallDetect, StallDetectLayer, StallObserver};
 use tonic::transport::Endpoint;
 use tower_service::Service;
 
-use crate::{Config, ping_and_warm::ping_and_warm};
+use crate::Config;
 
 pub use builder::PoolBuilder;
 
@@ -85,7 +86,8 @@ impl Pool {
     }
 
     /// A pool for BigTable with the preset [`Config::bigtable`]. `instance` is the instance's full name,
-    /// `projects/{project}/instances/{instance}`: its PingAndWarm warms new channels and asks silent ones.
+    /// `projects/{project}/instances/{instance}`: its PingAndWarm warms new channels and asks silent ones. Scans go on
+    /// where they broke, by the rule [`ReadRows`].
     ///
     /// # Errors
     /// An endpoint that can't be dialled, or an instance name of another form.
@@ -94,18 +96,11 @@ impl Pool {
         E: TryInto<Endpoint>,
         E::Error: Into<BoxError>,
     {
-        let parts: Vec<_> = instance.split('/').collect();
-        match *parts {
-            ["projects", project, "instances", name] if !project.is_empty() && !name.is_empty() => {
-            }
-            _ => {
-                let form = "projects/{project}/instances/{instance}";
-                return Err(ConfigError::new("instance", instance, form));
-            }
-        }
+        let probe = PingAndWarm::new(instance)?;
         Self::builder(endpoint)
             .config(Config::bigtable())
-            .probe(ping_and_warm(instance))
+            .probe(probe)
+            .resume(ReadRows)
             .build()
     }
 
