@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod echo;
-pub mod emulator;
 pub mod scripts;
+pub mod services;
 pub mod stacks;
 pub mod tap;
 pub mod whole;

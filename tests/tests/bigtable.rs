@@ -12,7 +12,7 @@ use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
 };
 use steadfast::{BoxError, Pool};
 use steadfast_tests::{
-    emulator::{self, Emulator},
+    services::{self, Service},
     skip, soon,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -154,11 +154,11 @@ fn expected(rows: impl IntoIterator<Item = usize>) -> BTreeMap<Vec<u8>, Vec<u8>>
 /// scan, 256 callers at once, every row right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_rows() {
-    let Some(program) = emulator::find() else {
+    let Some(program) = services::bigtable() else {
         let why = "there is no cbtemulator on PATH or in the Cloud SDK's folders";
         return skip("bigtable", "reading rows from the BigTable emulator", why);
     };
-    let emulator = Emulator::start(program).await;
+    let emulator = Service::start_bigtable(program).await;
     let pool = Pool::bigtable(emulator.uri(), INSTANCE).unwrap();
     soon("the table", create_table(&pool)).await.unwrap();
     let client = BigtableClient::new(pool.clone());

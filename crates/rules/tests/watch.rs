@@ -2,92 +2,16 @@
 
 #![cfg(feature = "etcd")]
 
+mod etcd;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
+use etcd::*;
 use proptest::{collection::vec, prelude::*};
 use prost::Message;
 use steadfast_resume::{BidiRule, Conversation, Pass, Rest};
 use steadfast_rules::etcd::Watch;
-
-/// `etcdserverpb.WatchRequest`.
-#[derive(Clone, PartialEq, Message)]
-struct Request {
-    #[prost(oneof = "Asks", tags = "1, 2, 3")]
-    asks: Option<Asks>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum Asks {
-    #[prost(message, tag = "1")]
-    Create(Create),
-    #[prost(message, tag = "2")]
-    Cancel(Cancel),
-    #[prost(message, tag = "3")]
-    Progress(Progress),
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Create {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    start_revision: i64,
-    #[prost(bool, tag = "4")]
-    progress_notify: bool,
-    #[prost(int64, tag = "7")]
-    watch_id: i64,
-    #[prost(bool, tag = "8")]
-    fragment: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Cancel {
-    #[prost(int64, tag = "1")]
-    watch_id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Progress {}
-
-/// `etcdserverpb.WatchResponse`, in part.
-#[derive(Clone, PartialEq, Message)]
-struct Response {
-    #[prost(message, optional, tag = "1")]
-    header: Option<Header>,
-    #[prost(int64, tag = "2")]
-    watch_id: i64,
-    #[prost(bool, tag = "3")]
-    created: bool,
-    #[prost(bool, tag = "4")]
-    canceled: bool,
-    #[prost(int64, tag = "5")]
-    compact_revision: i64,
-    #[prost(bool, tag = "7")]
-    fragment: bool,
-    #[prost(message, repeated, tag = "11")]
-    events: Vec<Event>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Header {
-    #[prost(int64, tag = "3")]
-    revision: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(message, optional, tag = "2")]
-    kv: Option<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct KeyValue {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    mod_revision: i64,
-}
 
 fn create(key: &str) -> Create {
     Create {
@@ -132,6 +56,7 @@ fn events(id: i64, revisions: &[(i64, &str)]) -> Response {
         kv: Some(KeyValue {
             key: key.as_bytes().to_vec(),
             mod_revision: *mod_revision,
+            ..KeyValue::default()
         }),
     };
     Response {

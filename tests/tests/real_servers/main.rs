@@ -1,0 +1,57 @@
+//! Streams that are resumed, of real servers behind a proxy that cuts, resets and freezes connections at random for a
+//! minute.
+
+mod bigtable;
+mod chaos;
+#[path = "../../../crates/rules/tests/etcd/mod.rs"]
+mod etcd;
+mod spanner;
+mod watch;
+
+use std::time::Duration;
+
+use prost::Message;
+use steadfast::{AttemptsPer, BoxError, Config, Pool};
+use steadfast_tests::whole::quick;
+use tonic::{Request, Status, body::Body, client::Grpc, client::GrpcService};
+
+/// How long each test is at it.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A pool of six channels that notices silence soon, and whose streams go on as long as they get on.
+fn config() -> Config {
+    let mut config = quick(6);
+    config.resume.gap_timeout = Duration::from_secs(1);
+    config.resume.attempts_per = AttemptsPer::Progress;
+    config.resume.max_attempts = 50;
+    config.resume.backoff_max = Duration::from_millis(500);
+    config.resume.budget = false;
+    config
+}
+
+/// One call of a method that has no generated client here.
+async fn unary<S, Q, A>(service: S, path: &'static str, request: Q) -> Result<A, Status>
+where
+    S: GrpcService<Body>,
+    S::Error: Into<BoxError>,
+    S::ResponseBody:
+        http_body::Body<Data = bytes::Bytes, Error: Into<BoxError> + Send> + Send + 'static,
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut client = Grpc::new(service);
+    let ready = client.ready().await;
+    ready.map_err(|error| Status::from_error(error.into()))?;
+    let path = http::uri::PathAndQuery::from_static(path);
+    let codec = tonic_prost::ProstCodec::<Q, A>::default();
+    let answer = client.unary(Request::new(request), path, codec).await?;
+    Ok(answer.into_inner())
+}
+
+/// Attempts that carried streams of the pool's only rule on.
+fn resumed(pool: &Pool) -> u64 {
+    let rules = pool.resume().snapshot().rules;
+    assert_eq!(rules.len(), 1);
+    println!("{:?}", rules[0]);
+    rules[0].resumed
+}
