@@ -95,7 +95,7 @@ async fn fill(emulator: &Service) -> String {
     };
     let path = "/google.spanner.admin.instance.v1.InstanceAdmin/CreateInstance";
     let _: admin::Operation = unary(channel.clone(), path, create).await.unwrap();
-    let table = "CREATE TABLE rows (id INT64 NOT NULL, value STRING(MAX)) PRIMARY KEY (id)";
+    let table = "CREATE TABLE entries (id INT64 NOT NULL, value STRING(MAX)) PRIMARY KEY (id)";
     let create = admin::CreateDatabase {
         parent: INSTANCE.to_owned(),
         create_statement: "CREATE DATABASE db".to_owned(),
@@ -110,7 +110,7 @@ async fn fill(emulator: &Service) -> String {
             values: vec![text(row.to_string()), text(value(row))],
         };
         let write = Write {
-            table: "rows".to_owned(),
+            table: "entries".to_owned(),
             columns: vec!["id".to_owned(), "value".to_owned()],
             values: (first..first + 1_000).map(row).collect(),
             ..Write::default()
@@ -184,7 +184,7 @@ impl Values {
 async fn query(pool: Pool, session: String) -> (Values, Result<(), Status>) {
     let request = ExecuteSqlRequest {
         session,
-        sql: "SELECT id, value FROM rows ORDER BY id".to_owned(),
+        sql: "SELECT id, value FROM entries ORDER BY id".to_owned(),
         ..ExecuteSqlRequest::default()
     };
     let mut values = Values::default();
