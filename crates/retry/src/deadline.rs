@@ -218,6 +218,12 @@ pin_project! {
     }
 }
 
+/// Whether the head tells that the call failed.
+fn has_failed<B>(response: &Response<B>) -> bool {
+    let status = response.headers().get("grpc-status");
+    status.is_some_and(|status| status != "0")
+}
+
 impl<F, B, E> Future for DeadlineFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
@@ -243,6 +249,10 @@ where
         this.timer.set(None);
         let due = this.due.take();
         Poll::Ready(match (result, due) {
+            // What a server that knows the deadline too says of it, to a caller that looks late.
+            (Ok(response), Some(due)) if due.at <= now() && has_failed(&response) => {
+                Err(due.error(false, None))
+            }
             (Ok(response), due) => Ok(response.map(|inner| DeadlineBody::new(inner, due))),
             (Err(error), Some(due)) if due.is_meant_by(&error) => {
                 Err(due.error(false, Some(error)))

@@ -39,6 +39,9 @@ pub(crate) struct Channel {
     probe: Mutex<Option<AbortHandle>>,
 }
 
+/// No tick: nothing came yet.
+const NEVER: u64 = u64::MAX;
+
 impl Channel {
     pub(crate) fn new(
         id: ChannelId,
@@ -52,7 +55,7 @@ impl Channel {
             place,
             owner,
             seats: Seats::new(),
-            moved: AtomicU64::new(fleet.tick()),
+            moved: AtomicU64::new(NEVER),
             awaited: AtomicU64::new(0),
             probed: AtomicU64::new(0),
             left: AtomicBool::new(false),
@@ -71,8 +74,14 @@ impl Channel {
         }
     }
 
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+    /// When something came last. A channel that joined and brought nobody anything yet shows nothing.
+    pub(crate) fn moved(&self) -> Option<u64> {
+        Some(self.moved.load(Ordering::Relaxed)).filter(|tick| *tick != NEVER)
+    }
+
+    /// Whether something came at this tick or later.
+    pub(crate) fn moved_since(&self, tick: u64) -> bool {
+        self.moved().is_some_and(|moved| moved >= tick)
     }
 
     /// For the pacemaker at this tick: notes whether somebody waits, and says for how many ticks somebody has

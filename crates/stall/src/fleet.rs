@@ -132,7 +132,7 @@ impl Fleet {
         self.survey(&mut state, &all, now);
         let end = ProbeEnd {
             result,
-            moved: channel.moved() >= channel.probed(),
+            moved: channel.moved_since(channel.probed()),
             others: others_moved(&all, channel),
         };
         state.tell(Fact::ProbeEnded(channel.id, end), now);
@@ -239,7 +239,7 @@ impl Fleet {
 
 fn others_moved(all: &[Arc<Channel>], channel: &Channel) -> bool {
     let mut others = all.iter().filter(|other| other.id != channel.id);
-    others.any(|other| other.moved() >= channel.probed())
+    others.any(|other| other.moved_since(channel.probed()))
 }
 
 impl Drop for Fleet {

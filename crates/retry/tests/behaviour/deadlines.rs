@@ -273,3 +273,33 @@ fn settings() {
     assert!(DeadlineLayer::default().method(HELD, MS).is_ok());
     assert!(DeadlineLayer::default().method(HELD, year).is_ok());
 }
+
+/// M1: what a server says of the deadline that it knows too, as CANCELLED, is the deadline, to a caller that looks only
+/// when it has passed; before that, and without a deadline, it is the server's.
+#[tokio::test(start_paused = true)]
+async fn a_servers_word_after_the_deadline_is_the_deadline() {
+    for (limit, over) in [(Some(S), true), (Some(3 * S), false), (None, false)] {
+        let server = service_fn(async |_: Request<Body>| {
+            tokio::time::sleep(S / 2).await;
+            crate::support::status(1).expect("it answers")
+        });
+        let request = match limit {
+            Some(limit) => timed(OTHER, limit),
+            None => request(OTHER, b""),
+        };
+        let mut call = std::pin::pin!(DeadlineLayer::default().layer(server).oneshot(request));
+        // It is sent, and nobody looks until two seconds are over.
+        assert!(crate::support::poll_once(&mut call).await.is_pending());
+        tokio::time::sleep(2 * S).await;
+        match call.await {
+            Err(error) => {
+                assert!(over, "{error}");
+                assert_over(&error, "passed while it waited");
+            }
+            Ok(response) => {
+                assert!(!over);
+                assert_eq!(response.headers()["grpc-status"], "1");
+            }
+        }
+    }
+}

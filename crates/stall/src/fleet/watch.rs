@@ -103,7 +103,7 @@ impl Fleet {
         let long = |ticks: u64| self.config.tick * u32::try_from(ticks).unwrap_or(u32::MAX);
         let ago = |stamp: u64| long(tick.saturating_sub(stamp + 1));
         let within = |stamp: u64| ago(stamp) < self.config.silence;
-        let moves = |channel: &Channel| within(channel.moved());
+        let moves = |channel: &Channel| channel.moved().is_some_and(within);
         let moving = all.iter().filter(|channel| moves(channel)).count();
         let mut seen = Seen::default();
         for channel in all {
@@ -116,7 +116,7 @@ impl Fleet {
             seen.oldest = seen.oldest.max(waiting.since.map_or(Duration::ZERO, ago));
             let look = Look {
                 waited: long(channel.awaited(waiting.waiting > 0, tick)),
-                silent: ago(channel.moved()),
+                silent: channel.moved().map_or_else(|| long(tick), ago),
                 others: moving > usize::from(moves(channel)),
             };
             if state.recorder.policy().is_news(channel.id, look, now) {

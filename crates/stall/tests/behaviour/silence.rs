@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use steadfast_core::{Probing, Standing};
-use steadfast_stall::{Action, Condition, Note, Spared, StallConfig};
+use steadfast_stall::{Action, Condition, Note, Spared, StallConfig, StallDetectLayer};
 use tokio::time::sleep;
-use tower::Service;
+use tower::{Layer, Service, ServiceExt};
 
 use crate::common::{
     Asked, Fleet, SECOND, TICK, assert_quarantined, call, request, settle, spawn_call,
@@ -225,4 +225,25 @@ async fn switched_off_it_leaves_no_trace() {
     assert!(!caller.is_finished());
     assert_eq!((fleet.probes(), fleet.layer.snapshot().len()), (0, 0));
     caller.abort();
+}
+
+/// S1: channels that join are none that receive: while nobody gets anything anywhere, a caller that waits makes no
+/// suspect, however many are dialled meanwhile.
+#[tokio::test(start_paused = true)]
+async fn channels_that_join_receive_nothing() {
+    let probe = |_: &steadfast_core::Place| Ok(http::Request::new(()));
+    let layer = StallDetectLayer::new(StallConfig::default(), probe).unwrap();
+    type Never = Result<http::Response<http_body_util::Empty<bytes::Bytes>>, std::io::Error>;
+    let silent = || tower::service_fn(|_: http::Request<()>| std::future::pending::<Never>());
+    let first = layer.layer(silent());
+    let waits = tokio::spawn(first.clone().oneshot(http::Request::new(())));
+    let mut joined = vec![first];
+    for _ in 0..10 {
+        sleep(SECOND * 2 / 5).await;
+        joined.push(layer.layer(silent()));
+    }
+    let ring = layer.ring();
+    let suspect = |action: Action| matches!(action, Action::Suspect(..) | Action::Quarantine(..));
+    assert!(!ring.decisions().any(|(_, it)| suspect(it)), "{ring}");
+    assert!(!waits.is_finished());
 }
