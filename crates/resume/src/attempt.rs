@@ -108,7 +108,7 @@ where
         }
         Err(failure) => return Err(failure),
     };
-    call.see_pool();
+    call.see_channel();
     let (mut parts, body) = response.into_parts();
     details::clean(&mut parts.headers);
     let mut exchange = Exchange::new();

@@ -34,6 +34,8 @@ pub(crate) struct Call<S> {
     pub(crate) policy: ResumePolicy,
     pub(crate) tried: Tried,
     pub(crate) span: Span,
+    /// Whether it was seen which channel took the present attempt.
+    is_picked: bool,
     /// None until the first head came.
     pub(crate) reader: Option<MessageReader>,
     /// The compression that the caller was told of.
@@ -89,6 +91,7 @@ impl<S> Call<S> {
                 ..Tried::new()
             },
             span: Span::none(),
+            is_picked: false,
             reader: None,
             told: Compression::default(),
             parts,
@@ -106,6 +109,7 @@ impl<S> Call<S> {
     fn enter(&mut self) {
         let (name, path) = (&self.shared.config.name, self.parts.uri.path());
         self.span = attempt_span(name, path, self.tried.attempts);
+        self.is_picked = false;
     }
 
     pub(crate) fn left(&self) -> Option<Duration> {
@@ -125,11 +129,16 @@ impl<S> Call<S> {
         Gap::new(self.gap_limit(), self.deadline, attempt, pool, conversation)
     }
 
-    /// Whether a channel took the attempt: there is a pool then.
-    pub(crate) fn see_pool(&self) {
+    /// Looks which channel took the attempt. If one did, there is a pool.
+    pub(crate) fn see_channel(&mut self) {
         let attempt = self.tried.attempt.as_ref();
-        if attempt.is_some_and(|attempt| attempt.channel().is_some()) {
+        if let Some(channel) = attempt.and_then(Attempt::channel)
+            && !self.is_picked
+        {
+            self.is_picked = true;
             self.shared.pool.saw();
+            self.span
+                .record("channel", tracing::field::display(channel));
         }
     }
 
@@ -198,13 +207,14 @@ where
 {
     /// An attempt failed: asks the rule and the policy, waits, and makes the next request.
     pub(crate) async fn next(&mut self, outcome: Outcome, pushback: Option<Pushback>) -> Next {
-        self.see_pool();
+        self.see_channel();
         self.tried.note();
+        let (span, attempts) = (self.span.clone(), self.tried.attempts);
+        span.record("cause", tracing::field::display(outcome));
         let next = self.decide(outcome, pushback).await;
         self.counts.failed(outcome, &next);
-        if !self.span.is_disabled() {
-            let attempts = self.tried.attempts;
-            tracing::debug!(parent: &self.span, attempts, %outcome, next = next.label(), "a stream's attempt failed");
+        if !span.is_disabled() {
+            tracing::debug!(parent: &span, attempts, %outcome, next = next.label(), "a stream's attempt failed");
         }
         if matches!(next, Next::Send(_)) {
             self.shared.pool.resumes(&self.shared.config.name, outcome);

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use crate::{Pass, compression::Compression};
 
 /// A flag and four bytes of length.
-const PREFIX: usize = 5;
+pub(crate) const PREFIX: usize = 5;
 
 /// A buffer that grew beyond this for one large message is given back after it.
 const KEPT: usize = 64 << 10;

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::{Status, body::Body};
 
-use crate::{MessageReader, Pass};
+use crate::{MessageReader, Pass, messages::PREFIX};
 
 /// What reading a request came to.
 pub(crate) enum Taken {
@@ -42,7 +42,7 @@ pub(crate) async fn take(head: &HeaderMap, body: Body, limit: usize) -> Result<T
                 return Ok(Taken::Other(Body::new(once)));
             }
         }
-        if bytes > limit {
+        if bytes > limit.saturating_add(PREFIX) {
             return Ok(Taken::Other(Body::new(once)));
         }
     }

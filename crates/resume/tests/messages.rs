@@ -1,6 +1,6 @@
 //! The message reader: any messages, in any frames.
 
-use std::io::Write;
+use std::{error::Error, io::Write};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -172,6 +172,12 @@ fn what_cannot_be_read() {
             assert_eq!(passed.concat(), framed(0, b"good"));
         }
     }
+    let mut reader = MessageReader::new(&head("gzip"), LIMIT);
+    let (_, _, result) = read(&mut reader, [framed(1, b"abc")]);
+    assert!(result.unwrap_err().source().is_some());
+    let mut reader = MessageReader::new(&head("gzip"), LIMIT);
+    let refused = reader.push(framed(0, b"abc").into(), &mut |_| Err("no".into()));
+    assert_eq!(refused.unwrap_err().source().unwrap().to_string(), "no");
     let mut reader = MessageReader::new(&head("gzip"), 100_000);
     let (_, _, result) = read(&mut reader, [framed(1, &bomb)]);
     let MessageError::TooLarge { length, limit } = result.unwrap_err() else {
@@ -192,6 +198,7 @@ fn replaced_and_left_out() {
     ];
     for size in [1, 4, 9, bytes.len()] {
         let mut reader = MessageReader::new(&HeaderMap::new(), LIMIT);
+        assert!(reader.is_empty());
         let mut see = |message: &[u8]| -> Result<Pass, BoxError> {
             Ok(match message {
                 [2] => Pass::Instead("two".into()),
@@ -203,9 +210,11 @@ fn replaced_and_left_out() {
         let mut passed = Vec::new();
         for frame in chop(&bytes, &[size]) {
             reader.push(frame.into(), &mut see).unwrap();
+            let waits = !reader.is_empty();
+            let before = passed.len();
             passed.extend(std::iter::from_fn(|| reader.pop()));
+            assert_eq!(passed.len() > before, waits);
         }
-        assert!(reader.is_empty());
         assert_eq!(passed.concat(), expected.concat(), "{size}");
     }
 }

@@ -5,70 +5,19 @@
 
 #[path = "support/mod.rs"]
 mod support;
-
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    sync::{Arc, Mutex},
-};
+#[path = "support/told.rs"]
+mod told;
 
 use steadfast_retry::{Kind, RetryConfig, RetryLayer};
 use steadfast_testkit::body::BodyScript;
 use support::{HELD, OTHER, Pool, STREAM, good, grpc, lost, never_sent, request, status, whole};
+use told::Told;
 use tower::Layer;
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
-
-/// The spans with their fields as they are now. Those that are open count as well.
-#[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Fields>>>);
-
-type Fields = BTreeMap<&'static str, String>;
-
-struct Fill<'a>(&'a mut Fields);
-
-impl Visit for Fill<'_> {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        let before = self.0.insert(field.name(), value.to_owned());
-        assert_eq!(before, None, "{} is recorded once", field.name());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.record_str(field, &format!("{value:?}"));
-    }
-}
-
-impl Subscriber for Told {
-    fn enabled(&self, of: &Metadata<'_>) -> bool {
-        of.target().starts_with("steadfast_retry")
-    }
-
-    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
-        let mut fields = Fields::from([("", span.metadata().name().to_owned())]);
-        span.record(&mut Fill(&mut fields));
-        let mut spans = self.0.lock().unwrap();
-        spans.push(fields);
-        span::Id::from_u64(spans.len() as u64)
-    }
-
-    fn record(&self, span: &span::Id, values: &span::Record<'_>) {
-        let index = usize::try_from(span.into_u64()).unwrap() - 1;
-        values.record(&mut Fill(&mut self.0.lock().unwrap()[index]));
-    }
-
-    fn event(&self, _: &Event<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
 
 /// X5: a span for each attempt: its number, the channel that took it, and why it failed if it did.
 #[tokio::test(start_paused = true)]
 async fn a_span_per_attempt() {
-    let told = Told::default();
+    let told = Told::of("steadfast_retry");
     let _guard = tracing::subscriber::set_default(told.clone());
     let config = RetryConfig {
         name: "reads".to_owned(),
@@ -89,12 +38,12 @@ async fn a_span_per_attempt() {
         (HELD, [|| status(5), good, good], vec!["grpc-status 5"]),
         (STREAM, [ends, good, good], vec!["no_status"]),
     ] {
-        told.0.lock().unwrap().clear();
+        told.forget();
         let pool = Pool::scripted(replies);
         whole(retry.layer(pool.clone()), request(path, b""))
             .await
             .unwrap();
-        let spans = told.0.lock().unwrap().clone();
+        let spans = told.spans();
         let seen = pool.seen();
         assert_eq!(spans.len(), seen.len(), "{path}");
         for (number, (span, seen)) in spans.iter().zip(&seen).enumerate() {

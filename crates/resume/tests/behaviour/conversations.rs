@@ -277,3 +277,20 @@ async fn quiet_is_no_silence_where_nothing_is_owed() {
     assert!(quiet.is_err() && attempts.load(Relaxed) == 1);
     drop(sender);
 }
+
+/// R4: what was read of the caller in the same frame, and is still to be sent when the attempt breaks, isn't sent beside
+/// what the rule kept.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_frame_is_not_sent_twice() {
+    let echo = Echo::new(&[1]);
+    let (sender, request) = conversation();
+    let mut body = talk(&echo, request).await;
+    // Two pieces, of which the server takes one.
+    let frame = [framed(b"a"), framed(b"secret"), framed(b"b")].concat();
+    sender.send(Ok(Frame::data(frame.into()))).unwrap();
+    for message in [b"a", b"a", b"b"] {
+        assert_eq!(data(&mut body).await, framed(message));
+    }
+    drop(sender);
+    assert!(body.frame().await.unwrap().unwrap().is_trailers());
+}

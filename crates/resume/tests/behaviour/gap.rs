@@ -219,3 +219,30 @@ async fn attempts_count_over_the_stream_or_since_progress() {
     let service = over_with(&pool, |config| config.attempts_per = AttemptsPer::Progress);
     assert_eq!(call(service, up_to(2)).await.unwrap(), (all(2), 0));
 }
+
+/// R2: where a deadline is farther than the gap, a message that makes the attempts count anew brings the gap back.
+#[tokio::test(start_paused = true)]
+async fn the_gap_comes_back_before_the_deadline() {
+    let pool = Pool::scripted([
+        || grpc(BodyScript::default().error("cut")),
+        || grpc(BodyScript::default().error("cut")),
+        || {
+            head(timed(vec![
+                (HOUR, framed(&[0]).into()),
+                (HOUR * 9, framed(&[1]).into()),
+            ]))
+        },
+        || grpc(numbers(1..2).status(0)),
+    ]);
+    let service = over_with(&pool, |config| config.attempts_per = AttemptsPer::Progress);
+    let mut request = up_to(2);
+    let deadline = http::HeaderValue::from_static("5H");
+    request.headers_mut().insert("grpc-timeout", deadline);
+    let began = now();
+    assert_eq!(call(service, request).await.unwrap(), (all(2), 0));
+    let took = now() - began;
+    assert!(
+        took >= HOUR + 5 * SECOND && took < HOUR + 6 * SECOND,
+        "{took:?}"
+    );
+}

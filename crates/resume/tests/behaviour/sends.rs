@@ -228,3 +228,66 @@ async fn the_set_decides_what_is_followed() {
         }
     }
 }
+
+/// R1: a request of as many bytes as may be kept is resumed, and one of one more isn't.
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_a_request_is_exact() {
+    for (limit, calls) in [(2, 2), (1, 1), (0, 1)] {
+        let pool = Pool::new(|seen| match seen.number {
+            0 => grpc(numbers(0..1).error("cut")),
+            _ => grpc(numbers(asked(seen)).status(0)),
+        });
+        let service = over_with(&pool, |config| config.request_limit = limit);
+        assert_eq!(call(service, up_to(2)).await.is_ok(), calls == 2);
+        assert_eq!(pool.calls(), calls, "{limit}");
+    }
+}
+
+/// R6: a budget can be shared with another layer, and given by it.
+#[tokio::test(start_paused = true)]
+async fn a_budget_can_be_shared() {
+    let broke = layer(|config| (config.budget_percent, config.budget_per_second) = (0, 0));
+    let none = layer(|config| config.budget = false);
+    assert!(none.budget().is_none());
+    for (sharing, denied) in [
+        (none.clone(), 0),
+        (none.with_budget(broke.budget().unwrap()), 1),
+    ] {
+        let pool = Pool::scripted([
+            || grpc(numbers(0..1).error("cut")),
+            || grpc(numbers(1..2).status(0)),
+        ]);
+        let done = call(sharing.layer(pool), up_to(2)).await;
+        assert_eq!(done.is_err(), denied == 1);
+        assert_eq!(sharing.snapshot().rules[0].denied, denied);
+    }
+}
+
+/// R3: what became of an attempt is known by its handle, though a layer between hides the transport's error; a handle
+/// that says nothing else than that it was dropped, or that all went well, says nothing.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_hides_its_cause_is_told_by_the_handle() {
+    let ends = [
+        (Some(Outcome::ConnectionLost), true),
+        (Some(Outcome::Status(0)), false),
+        (Some(Outcome::Dropped), false),
+        (Some(Outcome::Status(8)), false),
+        (None, false),
+    ];
+    for (ended, follows) in ends {
+        let pool = Pool::new(move |seen| {
+            if seen.number > 0 {
+                return grpc(numbers(asked(seen)).status(0));
+            }
+            if let Some(outcome) = ended {
+                seen.extensions.get::<Attempt>().unwrap().ended(outcome);
+            }
+            Some(Err("something went wrong".into()))
+        });
+        assert_eq!(
+            call(over(&pool), up_to(1)).await.is_ok(),
+            follows,
+            "{ended:?}"
+        );
+    }
+}
