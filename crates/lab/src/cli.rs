@@ -162,9 +162,10 @@ Columns (the names in --json in brackets):
               likewise, given from --seconds 10 on (over_10s)
   errors      reads that failed, or brought too few rows (errors)
   unfinished  reads still open half a second after the last arrival (unfinished)
-  failed locally, retried, quarantined
-              requests that the contender's own layers ended, and sent again, and channels that they
-              took out of service (failed_locally, retried, quarantined)
+  failed locally, retried, resumed, quarantined
+              requests that the contender's own layers ended, and sent again, reads that they carried on
+              elsewhere, and channels that they took out of service (failed_locally, retried, resumed,
+              quarantined)
   bad share   of the calls since the fault began, how many reached the faulty server, counted
               there (bad_share, 0 to 1)
   channels    connections at the end (channels)

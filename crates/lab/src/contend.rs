@@ -58,6 +58,7 @@ pub(crate) struct Measured {
 pub(crate) struct Counts {
     pub(crate) failed_locally: u64,
     pub(crate) retried: u64,
+    pub(crate) resumed: u64,
     pub(crate) quarantined: u64,
 }
 

@@ -7,7 +7,7 @@ use steadfast_lab::demo::{self, Fault, JsonFile, Options, Report};
 use steadfast_lab::places::Servers;
 use steadfast_lab::rows::Rows;
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "fault",
     "contender",
     "offered_rps",
@@ -19,6 +19,7 @@ const KEYS: [&str; 20] = [
     "worst_wait_ms",
     "failed_locally",
     "retried",
+    "resumed",
     "quarantined",
     "over_1s",
     "over_10s",

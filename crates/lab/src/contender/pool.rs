@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::bigtable_client::BigtableClient;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use steadfast::{Kind, Places, Pool};
+use steadfast::{Places, Pool, rules::bigtable::ReadRows};
 use tokio::time::timeout;
 
 use crate::contend::{Counts, Job, run};
 use crate::error::{Error, Result};
 use crate::helper::Orders;
 
-/// The method of all reads.
-const READ_ROWS: &str = "/google.bigtable.v2.Bigtable/ReadRows";
 /// How long the channels may take until all are ready, on servers of this host that answer.
 const READY: Duration = Duration::from_secs(10);
 
@@ -48,6 +46,7 @@ fn counted(counters: &Snapshotter) -> Counts {
         match key.key().name() {
             "steadfast.failed_locally" => counts.failed_locally += count,
             "steadfast.retry" => counts.retried += count,
+            "steadfast.resume" => counts.resumed += count,
             "steadfast.quarantine" if labelled("enforced", "true") => counts.quarantined += count,
             _ => {}
         }
@@ -55,12 +54,12 @@ fn counted(counters: &Snapshotter) -> Counts {
     counts
 }
 
-/// A pool with every default, and with reads named as what they are: safe to repeat. It is there once there is a ready channel for each place.
+/// A pool with every default, and with the rule by which BigTable's reads go on where they broke. It is there once there is a ready channel for each place.
 async fn open(places: &[String]) -> Result<(Pool, BigtableClient<Pool>)> {
     let first = places.first().cloned().unwrap_or_default();
     let pool = Pool::builder(first)
         .places(Places::list(places.iter().map(String::as_str)))
-        .retry([(READ_ROWS, Kind::Streaming)])
+        .resume(ReadRows)
         .build()
         .map_err(|error| Error::because(format!("can't build a pool for {places:?}"), error))?;
     let failed = || format!("no {} channels were ready in {READY:?}", places.len());

@@ -36,7 +36,7 @@ pub struct Report {
     pub interrupted: bool,
 }
 
-const HEADINGS: [&str; 19] = [
+const HEADINGS: [&str; 20] = [
     "contender",
     "offered/s",
     "read/s",
@@ -51,6 +51,7 @@ const HEADINGS: [&str; 19] = [
     "unfinished",
     "failed locally",
     "retried",
+    "resumed",
     "quarantined",
     "bad share",
     "channels",
@@ -132,6 +133,7 @@ fn cells(row: &Row) -> Vec<String> {
         row.unfinished.to_string(),
         counted(row.failed_locally),
         counted(row.retried),
+        counted(row.resumed),
         counted(row.quarantined),
         row.bad_share
             .map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0)),

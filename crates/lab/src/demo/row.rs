@@ -39,6 +39,8 @@ pub struct Row {
     pub failed_locally: Option<u64>,
     /// Requests that were sent again.
     pub retried: Option<u64>,
+    /// Reads that went on on another channel, or were asked for anew before anything came.
+    pub resumed: Option<u64>,
     /// Channels that were put in quarantine.
     pub quarantined: Option<u64>,
     /// Of the calls since the fault began, the share that reached the faulty server; null when no server is faulty, or none was called.
@@ -77,6 +79,7 @@ impl Row {
             unfinished: summary.unfinished,
             failed_locally: measured.counts.map(|counts| counts.failed_locally),
             retried: measured.counts.map(|counts| counts.retried),
+            resumed: measured.counts.map(|counts| counts.resumed),
             quarantined: measured.counts.map(|counts| counts.quarantined),
             bad_share: bad_share.map(|share| (share * 10_000.0).round() / 10_000.0),
             channels: measured.channels,
