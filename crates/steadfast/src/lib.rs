@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod config;
-mod ping_and_warm;
 mod pool;
 mod tonic_body;
 
@@ -27,6 +26,7 @@ pub use steadfast_penalty::{
 pub use steadfast_retry::{
     DeadlineConfig, DeadlineLayer, Kind, Progress, RetryConfig, RetryLayer, RetryOn, RetrySnapshot,
 };
+pub use steadfast_rules::bigtable::PingAndWarm;
 pub use steadfast_stall::{
     ChannelState, Condition, HealthProbe, StallConfig, StallDetect, StallDetectLayer, UnaryProbe,
 };

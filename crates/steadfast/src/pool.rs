@@ -24,11 +24,12 @@ use steadfast_retry::{
     DeadlineBody, DeadlineFuture, Deadlined, ResponseFuture as RetryFuture, Retry, RetryBody,
     RetryLayer,
 };
+use steadfast_rules::bigtable::PingAndWarm;
 use steadfast_stall::{StallDetect, StallDetectLayer, StallObserver};
 use tonic::transport::Endpoint;
 use tower_service::Service;
 
-use crate::{Config, ping_and_warm::ping_and_warm};
+use crate::Config;
 
 pub use builder::PoolBuilder;
 
@@ -99,7 +100,7 @@ impl Pool {
         }
         Self::builder(endpoint)
             .config(Config::bigtable())
-            .probe(ping_and_warm(instance))
+            .probe(PingAndWarm::new(instance))
             .build()
     }
 

@@ -83,8 +83,11 @@ fn cut(range: &[u8], last: &[u8], reversed: bool) -> Result<Option<Vec<u8>>, Unr
     Ok(Some(range))
 }
 
+/// A start and an end.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// The bounds of a RowRange. An empty key is none, open or closed.
-fn bounds(range: &[u8]) -> Result<(Bound<&[u8]>, Bound<&[u8]>), Unreadable> {
+fn bounds(range: &[u8]) -> Result<Bounds<'_>, Unreadable> {
     let (mut start, mut end) = (Bound::Unbounded, Bound::Unbounded);
     for field in Fields::of(range) {
         let field = field?;
