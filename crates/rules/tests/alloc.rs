@@ -69,7 +69,7 @@ fn spanner_allocates_nothing_per_message() {
     let request = ExecuteSqlRequest::default().encode_to_vec();
     let mut progress = ExecuteStreamingSql.begin(&request).unwrap();
     let message = |index: u32| PartialResultSet {
-        resume_token: if index % 3 == 0 {
+        resume_token: if index.is_multiple_of(3) {
             format!("token-{index:06}").into()
         } else {
             Vec::new()

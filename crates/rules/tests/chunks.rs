@@ -177,7 +177,9 @@ fn an_error_says_what_was_wrong() {
         error.to_string(),
         "a wrong ReadRowsResponse: it can't be read: a field is cut off"
     );
-    let mut chunks = Chunks::new(false);
+    let nameless = responses(&[Step::of("+ fam=f col=q commit")], 0);
+    let error = chunks.message(&nameless[0].encode_to_vec()).unwrap_err();
+    assert!(error.to_string().contains("without a key"), "{error}");
     let error = chunks.message(b"\xff").unwrap_err();
     assert!(std::error::Error::source(&error).is_some());
 }

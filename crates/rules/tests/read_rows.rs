@@ -344,6 +344,13 @@ fn rows_limit() {
     );
 }
 
+/// R9: a limit that no server takes isn't turned into another one.
+#[test]
+fn a_negative_rows_limit() {
+    let rest = asked(&after(&limited(-1, forward(keys(&["a", "b"]))), &["a"]));
+    assert_eq!(rest, forward(keys(&["b"])));
+}
+
 /// R9: rows that a filter left out are progress, and don't count toward the limit.
 #[test]
 fn filtered_rows() {
@@ -449,6 +456,8 @@ fn fields_that_are_not_known_stay() {
     let unknown = [0xa2, 0x06, 1, 42, 0xad, 0x06, 1, 2, 3, 4];
     request.extend(unknown);
     request.extend(part(keys(&["c"])).encode_to_vec());
+    // Field 15 in a row set of its own.
+    request.extend([2 << 3 | 2, 2, 15 << 3, 99]);
     let mut progress = ReadRows.begin(&request).unwrap();
     deliver(&mut *progress, &message(vec![whole("a")], ""));
     let Rest::Send { requests, .. } = progress.rest().unwrap() else {
@@ -456,6 +465,7 @@ fn fields_that_are_not_known_stay() {
     };
     let asked = &requests[0];
     assert!(asked.windows(unknown.len()).any(|window| window == unknown));
+    assert!(asked.windows(2).any(|window| window == [15 << 3, 99]));
     let rest = ReadRowsRequest::decode(&asked[..]).unwrap();
     assert_eq!(rest, part(keys(&["b", "c"])));
 }

@@ -190,6 +190,7 @@ fn after_the_last_message() {
 fn a_transaction_that_the_call_began() {
     let request = ExecuteSqlRequest {
         transaction: selector(Selector::Begin(TransactionOptions::default())),
+        resume_token: b"a long one of the caller".into(),
         ..query()
     };
     let first = PartialResultSet {
@@ -210,9 +211,15 @@ fn a_transaction_that_the_call_began() {
         resume_token: b"two".into(),
         ..query()
     };
+    let rest = progress.rest().unwrap();
+    assert_eq!(asked::<ExecuteSqlRequest>(&rest), expected);
+    let Rest::Send { requests, .. } = rest else {
+        panic!("it goes on");
+    };
     assert_eq!(
-        asked::<ExecuteSqlRequest>(&progress.rest().unwrap()),
-        expected
+        requests[0].len(),
+        expected.encoded_len(),
+        "fields are sent twice"
     );
 
     let mut progress = begin(&ExecuteStreamingSql, &request);
@@ -241,6 +248,22 @@ fn a_transaction_that_was_there() {
         };
         assert_eq!(asked::<ReadRequest>(&progress.rest().unwrap()), expected);
     }
+}
+
+/// R9: of a transaction field that comes twice the last kind counts, as in any protobuf message.
+#[test]
+fn a_transaction_in_two_parts() {
+    let begun = selector(Selector::Begin(TransactionOptions::default()));
+    let there = selector(Selector::Id(b"seven".into()));
+    let of = |transaction| ReadRequest {
+        transaction,
+        ..ReadRequest::default()
+    };
+    let request = [of(begun).encode_to_vec(), of(there.clone()).encode_to_vec()].concat();
+    let mut progress = StreamingRead.begin(&request).unwrap();
+    deliver(&mut *progress, &results("one"));
+    let rest: ReadRequest = asked(&progress.rest().unwrap());
+    assert_eq!(rest.transaction, there);
 }
 
 /// R8: what can't be read is an error.
