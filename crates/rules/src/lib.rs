@@ -5,7 +5,7 @@
 pub mod bigtable;
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(any(feature = "bigtable", feature = "etcd", feature = "spanner"))]
-mod fields;
 #[cfg(feature = "spanner")]
 pub mod spanner;
+#[cfg(any(feature = "bigtable", feature = "etcd", feature = "spanner"))]
+mod wire;

@@ -1,32 +1,31 @@
-//! Spanner: streams of results go on by their resume token.
+//! Spanner: [`ExecuteStreamingSql`] and [`StreamingRead`] go on from the last resume token.
+//!
+//! Only messages up to a token are safe: the server goes on right after the message that carried it. After a
+//! message without one it can't be said what to ask for, and the stream ends with its error. A value that is
+//! split over messages (`chunked_value`) needs nothing: the next message has its next piece.
 
 use bytes::Bytes;
-use prost::encoding;
 use steadfast_core::BoxError;
 use steadfast_resume::{Pass, Progress, Rest, Rule};
 
-use crate::fields::fields;
+use crate::wire::{Fields, Unreadable, put_bytes, without};
 
-/// `PartialResultSet.resume_token`.
-const TOKEN: u32 = 4;
+/// Both requests have their TransactionSelector here.
+const TRANSACTION: u32 = 2;
 
-/// `PartialResultSet.last`: nothing more comes.
-const LAST: u32 = 9;
-
-/// The rule for Spanner's `ExecuteStreamingSql`.
+/// `google.spanner.v1.Spanner/ExecuteStreamingSql`: goes on from the last resume token.
 ///
-/// A stream goes on after the last message, if that brought a `resume_token`; before the first message it begins
-/// anew. After messages without a token it can't go on: what was delivered since would come twice. Spanner gives
-/// tokens when it can, and says so itself; its emulator gives none. A message with `last` set is the end: what breaks
-/// after it is no failure.
+/// Before the first message the same request is sent again. A statement that changes rows has a sequence number,
+/// by which Spanner carries it out once in its transaction. A transaction that the request was to begin
+/// (`begin`) may then have been begun in vain; it holds its locks until Spanner ends it.
 ///
-/// The request stays as it is but for its `resume_token`, which Spanner wants beside an unchanged statement,
-/// transaction and parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Later, the transaction that the request began is named by the id that the first message told.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ExecuteStreamingSql;
 
-/// The rule for Spanner's `StreamingRead`: see [`ExecuteStreamingSql`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// `google.spanner.v1.Spanner/StreamingRead`: goes on from the last resume token. As for
+/// [`ExecuteStreamingSql`].
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StreamingRead;
 
 impl Rule for ExecuteStreamingSql {
@@ -36,7 +35,7 @@ impl Rule for ExecuteStreamingSql {
 
     fn begin(&self, request: &[u8]) -> Result<Box<dyn Progress>, BoxError> {
         // ExecuteSqlRequest.resume_token.
-        Ok(Box::new(Results::new(request, 8)?))
+        Ok(Box::new(Results::begin(request, 6)?))
     }
 }
 
@@ -47,85 +46,128 @@ impl Rule for StreamingRead {
 
     fn begin(&self, request: &[u8]) -> Result<Box<dyn Progress>, BoxError> {
         // ReadRequest.resume_token.
-        Ok(Box::new(Results::new(request, 9)?))
+        Ok(Box::new(Results::begin(request, 9)?))
     }
 }
 
-/// One call.
+/// One stream of results.
 struct Results {
-    /// As it came.
     request: Bytes,
-    /// The token's field in it.
+    /// The number of the request's resume_token.
     token_field: u32,
+    /// Whether the request begins a transaction.
+    begins: bool,
+    /// The id of that transaction. Empty until it is known.
+    transaction: Vec<u8>,
+    /// The last token. Empty before the first.
     token: Vec<u8>,
     /// Messages since the token, or since the beginning.
     since: u64,
-    ended: bool,
+    /// The server said that this was the last message.
+    last: bool,
 }
 
 impl Results {
-    fn new(request: &[u8], token_field: u32) -> Result<Self, BoxError> {
-        // A request that can't be read is found here, not when the stream breaks.
-        for field in fields(request) {
-            field?;
+    fn begin(request: &[u8], token_field: u32) -> Result<Self, Unreadable> {
+        let mut begins = false;
+        for field in Fields::of(request) {
+            let field = field?;
+            if field.number == TRANSACTION {
+                for selector in Fields::of(field.bytes()?) {
+                    // TransactionSelector: single_use, id or begin; the last one counts.
+                    match selector?.number {
+                        1 | 2 => begins = false,
+                        3 => begins = true,
+                        _ => {}
+                    }
+                }
+            }
         }
         Ok(Self {
             request: Bytes::copy_from_slice(request),
             token_field,
+            begins,
+            transaction: Vec::new(),
             token: Vec::new(),
             since: 0,
-            ended: false,
+            last: false,
         })
     }
 
-    fn with_token(&self) -> Result<Bytes, BoxError> {
-        let mut request = Vec::with_capacity(self.request.len() + self.token.len() + 10);
-        for field in fields(&self.request) {
+    fn read(&mut self, message: &[u8]) -> Result<(), Unreadable> {
+        let mut token: &[u8] = &[];
+        for field in Fields::of(message) {
             let field = field?;
-            if field.number != self.token_field {
-                request.extend_from_slice(field.raw);
+            // Of PartialResultSet.
+            match field.number {
+                1 if self.begins => self.metadata(field.bytes()?)?,
+                4 => token = field.bytes()?,
+                9 => self.last = field.varint()? != 0,
+                _ => {}
             }
         }
-        encoding::bytes::encode(self.token_field, &self.token, &mut request);
-        Ok(request.into())
+        if token.is_empty() {
+            self.since += 1;
+        } else {
+            self.since = 0;
+            self.token.clear();
+            self.token.extend_from_slice(token);
+        }
+        Ok(())
+    }
+
+    /// Takes the transaction's id from a ResultSetMetadata.
+    fn metadata(&mut self, metadata: &[u8]) -> Result<(), Unreadable> {
+        for field in Fields::of(metadata) {
+            let field = field?;
+            if field.number == 2 {
+                for field in Fields::of(field.bytes()?) {
+                    let field = field?;
+                    if field.number == 1 {
+                        self.transaction = field.bytes()?.to_vec();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The request that goes on from the token.
+    fn resumed(&self) -> Result<Vec<u8>, Unreadable> {
+        let mut request = if self.begins {
+            let mut request = without(&self.request, &[self.token_field, TRANSACTION])?;
+            let mut selector = Vec::new();
+            put_bytes(&mut selector, 2, &self.transaction);
+            put_bytes(&mut request, TRANSACTION, &selector);
+            request
+        } else {
+            without(&self.request, &[self.token_field])?
+        };
+        put_bytes(&mut request, self.token_field, &self.token);
+        Ok(request)
     }
 }
 
 impl Progress for Results {
     fn message(&mut self, message: &[u8]) -> Result<Pass, BoxError> {
-        self.since += 1;
-        for field in fields(message) {
-            let field = field?;
-            match field.number {
-                TOKEN => {
-                    let token = field.bytes()?;
-                    if !token.is_empty() {
-                        self.token.clear();
-                        self.token.extend_from_slice(token);
-                        self.since = 0;
-                    }
-                }
-                LAST => self.ended = field.bool()?,
-                _ => {}
-            }
-        }
+        self.read(message)?;
         Ok(Pass::AsIs)
     }
 
     fn rest(&mut self) -> Result<Rest, BoxError> {
-        if self.ended {
-            return Ok(Rest::Complete);
-        }
-        if self.since > 0 {
-            return Ok(Rest::cannot(format!(
-                "no resume token was given with the last {} messages, which would come twice",
-                self.since
-            )));
-        }
-        // Without a token nothing came yet, and the caller's own one holds, if it gave one.
-        match &*self.token {
-            [] => Ok(Rest::request(self.request.clone())),
-            _ => self.with_token().map(Rest::request),
-        }
+        Ok(if self.last {
+            Rest::Complete
+        } else if self.since > 0 {
+            let since = self.since;
+            Rest::cannot(format!(
+                "no resume token was given for the last {since} messages"
+            ))
+        } else if self.token.is_empty() {
+            Rest::request(self.request.clone())
+        } else if self.begins && self.transaction.is_empty() {
+            Rest::cannot("the server didn't name the transaction that the call began")
+        } else {
+            Rest::request(self.resumed()?)
+        })
     }
 }

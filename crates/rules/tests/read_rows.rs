@@ -1,531 +1,504 @@
-//! What is left of a scan.
+//! What ReadRows asks for after a break, request by request.
 
-#![cfg(feature = "bigtable")]
-
-use bytes::Bytes;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
     ReadRowsRequest, ReadRowsResponse, RowFilter, RowRange, RowSet,
     read_rows_response::{CellChunk, cell_chunk::RowStatus},
     row_filter::Filter,
-    row_range::{EndKey, StartKey},
+    row_range::{
+        EndKey::{self, EndKeyClosed, EndKeyOpen},
+        StartKey::{self, StartKeyClosed, StartKeyOpen},
+    },
 };
-use proptest::{collection::vec, prelude::*};
 use prost::Message;
 use steadfast_resume::{Pass, Progress, Rest, Rule};
 use steadfast_rules::bigtable::ReadRows;
 
-fn begin(request: &ReadRowsRequest) -> Box<dyn Progress> {
-    ReadRows.begin(&request.encode_to_vec()).unwrap()
-}
-
-fn cell(key: &str) -> CellChunk {
-    CellChunk {
-        row_key: key.into(),
-        family_name: Some("f".into()),
-        qualifier: Some("q".into()),
-        value: "v".into(),
-        ..CellChunk::default()
+fn keys(keys: &[&str]) -> RowSet {
+    RowSet {
+        row_keys: keys.iter().map(|key| key.as_bytes().into()).collect(),
+        row_ranges: Vec::new(),
     }
 }
 
-fn row(key: &str) -> CellChunk {
-    CellChunk {
-        row_status: Some(RowStatus::CommitRow(true)),
-        ..cell(key)
-    }
-}
+type Range<'a> = (
+    fn(Vec<u8>) -> StartKey,
+    &'a str,
+    fn(Vec<u8>) -> EndKey,
+    &'a str,
+);
 
-fn response(chunks: impl Into<Vec<CellChunk>>) -> Vec<u8> {
-    let response = ReadRowsResponse {
-        chunks: chunks.into(),
-        ..ReadRowsResponse::default()
+fn ranges(ranges: &[Range<'_>]) -> RowSet {
+    let range = |(open, start, close, end): &Range<'_>| RowRange {
+        start_key: Some(open(start.as_bytes().into())),
+        end_key: Some(close(end.as_bytes().into())),
     };
-    response.encode_to_vec()
-}
-
-fn scanned(key: &str) -> Vec<u8> {
-    let response = ReadRowsResponse {
-        last_scanned_row_key: key.into(),
-        ..ReadRowsResponse::default()
-    };
-    response.encode_to_vec()
-}
-
-fn deliver(progress: &mut dyn Progress, messages: &[Vec<u8>]) {
-    for message in messages {
-        assert_eq!(progress.message(message).unwrap(), Pass::AsIs);
+    RowSet {
+        row_keys: Vec::new(),
+        row_ranges: ranges.iter().map(range).collect(),
     }
 }
 
-/// The request for the rest, after these rows.
-fn rest(request: &ReadRowsRequest, rows: &[&str]) -> Option<ReadRowsRequest> {
-    let mut progress = begin(request);
-    let rows: Vec<_> = rows.iter().map(|key| response([row(key)])).collect();
-    deliver(&mut *progress, &rows);
-    left(&mut *progress)
-}
-
-fn left(progress: &mut dyn Progress) -> Option<ReadRowsRequest> {
-    match progress.rest().unwrap() {
-        Rest::Send { requests, first } => {
-            assert_eq!((requests.len(), first.len()), (1, 0));
-            Some(ReadRowsRequest::decode(&requests[0][..]).unwrap())
-        }
-        Rest::Complete => None,
-        Rest::Cannot(why) => panic!("{why}"),
+fn range(start: Option<StartKey>, end: Option<EndKey>) -> RowSet {
+    RowSet {
+        row_keys: Vec::new(),
+        row_ranges: vec![RowRange {
+            start_key: start,
+            end_key: end,
+        }],
     }
 }
 
-fn keys(keys: &[&str]) -> ReadRowsRequest {
-    asks(keys, Vec::new())
+fn both(mut keys: RowSet, ranges: RowSet) -> RowSet {
+    keys.row_ranges = ranges.row_ranges;
+    keys
 }
 
-fn asks(keys: &[&str], row_ranges: Vec<RowRange>) -> ReadRowsRequest {
-    let row_keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+fn forward(rows: RowSet) -> ReadRowsRequest {
     ReadRowsRequest {
-        table_name: "t".into(),
-        rows: Some(RowSet {
-            row_keys,
-            row_ranges,
+        table_name: "projects/p/instances/i/tables/t".into(),
+        app_profile_id: "profile".into(),
+        rows: Some(rows),
+        filter: Some(RowFilter {
+            filter: Some(Filter::CellsPerRowLimitFilter(1)),
         }),
         ..ReadRowsRequest::default()
     }
 }
 
-/// `[a` is closed, `(a` open, and a bare bracket no bound.
-fn range(start: &str, end: &str) -> RowRange {
-    let start_key = match start.split_at_checked(1) {
-        Some(("[", key)) => Some(StartKey::StartKeyClosed(key.into())),
-        Some(("(", key)) => Some(StartKey::StartKeyOpen(key.into())),
-        _ => None,
-    };
-    let end_key = match end.strip_suffix(']') {
-        Some(key) => Some(EndKey::EndKeyClosed(key.into())),
-        None => end
-            .strip_suffix(')')
-            .map(|key| EndKey::EndKeyOpen(key.into())),
-    };
-    RowRange { start_key, end_key }
-}
-
-fn ranges(ranges: &[(&str, &str)]) -> ReadRowsRequest {
-    asks(
-        &[],
-        ranges
-            .iter()
-            .map(|(start, end)| range(start, end))
-            .collect(),
-    )
-}
-
-fn reversed(request: ReadRowsRequest) -> ReadRowsRequest {
+fn reversed(rows: RowSet) -> ReadRowsRequest {
     ReadRowsRequest {
         reversed: true,
-        ..request
+        ..forward(rows)
     }
 }
 
-fn limited(request: ReadRowsRequest, rows_limit: i64) -> ReadRowsRequest {
+fn limited(rows_limit: i64, request: ReadRowsRequest) -> ReadRowsRequest {
     ReadRowsRequest {
         rows_limit,
         ..request
     }
 }
 
-/// R9: keys that came are left out; when all did, nothing is sent.
+fn chunk(key: &str, row_status: Option<RowStatus>) -> CellChunk {
+    CellChunk {
+        row_key: key.as_bytes().into(),
+        family_name: Some("f".into()),
+        qualifier: Some(b"q".into()),
+        value: b"value".into(),
+        row_status,
+        ..CellChunk::default()
+    }
+}
+
+fn whole(key: &str) -> CellChunk {
+    chunk(key, Some(RowStatus::CommitRow(true)))
+}
+
+fn message(chunks: Vec<CellChunk>, scanned: &str) -> Vec<u8> {
+    let response = ReadRowsResponse {
+        chunks,
+        last_scanned_row_key: scanned.as_bytes().into(),
+        ..ReadRowsResponse::default()
+    };
+    response.encode_to_vec()
+}
+
+fn begin(request: &ReadRowsRequest) -> Box<dyn Progress> {
+    ReadRows.begin(&request.encode_to_vec()).unwrap()
+}
+
+fn deliver(progress: &mut dyn Progress, message: &[u8]) {
+    assert_eq!(progress.message(message).unwrap(), Pass::AsIs);
+}
+
+/// What is asked for after these rows.
+fn after(request: &ReadRowsRequest, rows: &[&str]) -> Rest {
+    let mut progress = begin(request);
+    for key in rows {
+        deliver(&mut *progress, &message(vec![whole(key)], ""));
+    }
+    progress.rest().unwrap()
+}
+
+/// The one request of a `Rest` without messages of its own.
+fn asked(rest: &Rest) -> ReadRowsRequest {
+    match rest {
+        Rest::Send { requests, first } if first.is_empty() => {
+            assert_eq!(requests.len(), 1);
+            ReadRowsRequest::decode(&requests[0][..]).unwrap()
+        }
+        other => panic!("no plain request: {other:?}"),
+    }
+}
+
+/// Asserts that after these rows of `from` it is `to` that is asked for, with all else as it was.
+#[track_caller]
+fn becomes(from: &ReadRowsRequest, rows: &[&str], to: RowSet) {
+    let rest = asked(&after(from, rows));
+    let to = ReadRowsRequest {
+        rows: Some(to),
+        ..from.clone()
+    };
+    assert_eq!(rest, to);
+}
+
+#[track_caller]
+fn complete(from: &ReadRowsRequest, rows: &[&str]) {
+    assert_eq!(after(from, rows), Rest::Complete);
+}
+
+/// R9: the method.
+#[test]
+fn the_method_is_read_rows() {
+    assert_eq!(ReadRows.method(), "/google.bigtable.v2.Bigtable/ReadRows");
+}
+
+/// R9: before the first row the same bytes are sent again.
+#[test]
+fn nothing_delivered() {
+    let request = limited(3, forward(keys(&["b", "a"])));
+    assert_eq!(after(&request, &[]), Rest::request(request.encode_to_vec()));
+    let table = ReadRowsRequest::default();
+    assert_eq!(after(&table, &[]), Rest::request(Vec::new()));
+}
+
+/// R9: keys that were delivered, or passed by, aren't asked for again.
 #[test]
 fn key_sets() {
-    let all = keys(&["a", "b", "c"]);
-    assert_eq!(rest(&all, &[]), Some(all.clone()));
-    assert_eq!(rest(&all, &["a"]), Some(keys(&["b", "c"])));
-    // `b` isn't there: what is behind the last row is what is left.
-    assert_eq!(rest(&all, &["a", "c"]), None);
-    assert_eq!(
-        rest(&reversed(all.clone()), &["c"]),
-        Some(reversed(keys(&["a", "b"])))
-    );
-    assert_eq!(rest(&reversed(all), &["c", "a"]), None);
-    // The order of the keys in the request says nothing.
-    assert_eq!(
-        rest(&keys(&["c", "a", "b"]), &["a"]),
-        Some(keys(&["c", "b"]))
-    );
+    let request = forward(keys(&["d", "a", "c", "b"]));
+    becomes(&request, &["a", "b"], keys(&["d", "c"]));
+    becomes(&request, &["c"], keys(&["d"]));
+    becomes(&request, &["a!"], keys(&["d", "c", "b"]));
+    complete(&request, &["a", "b", "c", "d"]);
+    let request = reversed(keys(&["d", "a", "c", "b"]));
+    becomes(&request, &["d", "c"], keys(&["a", "b"]));
+    complete(&request, &["d", "c", "b", "a"]);
 }
 
-/// R9: ranges begin, or reversed end, at the last row, which they leave out.
-#[test]
-fn single_ranges() {
-    for (asked, left) in [
-        (("[a", "z)"), ("(m", "z)")),
-        (("(a", "z]"), ("(m", "z]")),
-        (("[m", "z)"), ("(m", "z)")),
-        (("(m", "z)"), ("(m", "z)")),
-        (("[n", "z)"), ("[n", "z)")),
-        (("(n", "z)"), ("(n", "z)")),
-        (("", "z)"), ("(m", "z)")),
-        (("[a", ""), ("(m", "")),
-        (("", ""), ("(m", "")),
-        (("[", ")"), ("(m", ")")),
-        (("(", "]"), ("(m", "]")),
-        // One key is left: n.
-        (("[a", "n]"), ("(m", "n]")),
-    ] {
-        assert_eq!(
-            rest(&ranges(&[asked]), &["m"]),
-            Some(ranges(&[left])),
-            "{asked:?}"
-        );
-    }
-    for asked in [
-        ("[a", "m]"),
-        ("[a", "m)"),
-        ("[a", "b)"),
-        ("(l", "m]"),
-        ("[a", "m\0)"),
-    ] {
-        assert_eq!(rest(&ranges(&[asked]), &["m"]), None, "{asked:?}");
-    }
-    for (asked, left) in [
-        (("[a", "z)"), ("[a", "m)")),
-        (("(a", "z]"), ("(a", "m)")),
-        (("[a", "m]"), ("[a", "m)")),
-        (("[a", "m)"), ("[a", "m)")),
-        (("[a", "l]"), ("[a", "l]")),
-        (("[a", "l)"), ("[a", "l)")),
-        (("", "z)"), ("", "m)")),
-        (("[a", ""), ("[a", "m)")),
-        (("", ""), ("", "m)")),
-        (("[", "]"), ("[", "m)")),
-    ] {
-        let asked = reversed(ranges(&[asked]));
-        assert_eq!(
-            rest(&asked, &["m"]),
-            Some(reversed(ranges(&[left]))),
-            "{asked:?}"
-        );
-    }
-    for asked in [("[m", "z)"), ("(m", "z)"), ("[n", "")] {
-        assert_eq!(rest(&reversed(ranges(&[asked])), &["m"]), None, "{asked:?}");
-    }
-}
-
-/// R9: of several ranges, and keys among them, those that are done are left out.
-#[test]
-fn several_ranges_and_keys() {
-    let several = ranges(&[("[a", "c)"), ("[d", "m]"), ("[k", "p)"), ("[x", "")]);
-    assert_eq!(
-        rest(&several, &["a", "m"]),
-        Some(ranges(&[("(m", "p)"), ("[x", "")]))
-    );
-    let left = ranges(&[("[a", "c)"), ("[d", "k)")]);
-    assert_eq!(rest(&reversed(several), &["y", "k"]), Some(reversed(left)));
-    let mixed = asks(&["b", "q"], vec![range("[d", "m]")]);
-    assert_eq!(
-        rest(&mixed, &["b"]),
-        Some(asks(&["q"], vec![range("[d", "m]")]))
-    );
-    assert_eq!(rest(&mixed, &["b", "m"]), Some(keys(&["q"])));
-    assert_eq!(rest(&mixed, &["b", "m", "q"]), None);
-}
-
-/// R9: no rows in the request are the whole table.
+/// R9: no row set, or an empty one, is the whole table.
 #[test]
 fn the_whole_table() {
-    for rows in [None, Some(RowSet::default())] {
-        let all = ReadRowsRequest {
-            rows,
-            ..ReadRowsRequest::default()
-        };
-        assert_eq!(rest(&all, &[]), Some(all.clone()));
-        let left = Some(RowSet {
-            row_ranges: vec![range("(m", "")],
-            ..RowSet::default()
-        });
-        let left = ReadRowsRequest { rows: left, ..all };
-        assert_eq!(rest(&left, &["m"]), Some(left.clone()));
-    }
+    let from = |key: &str| range(Some(StartKeyOpen(key.into())), None);
+    let to = |key: &str| range(None, Some(EndKeyOpen(key.into())));
+    becomes(&forward(RowSet::default()), &["a", "m"], from("m"));
+    becomes(&reversed(RowSet::default()), &["m", "b"], to("b"));
+    let unset = ReadRowsRequest::default();
+    becomes(&unset, &["m"], from("m"));
+    // Nothing sorts before a zero byte: an empty set would be the whole table once more.
+    complete(&reversed(RowSet::default()), &["\0"]);
 }
 
-/// R9: the limit is less by the rows that came; when it is reached nothing is sent.
+/// R9: a forward range begins behind the last row, whatever its start was.
 #[test]
-fn limits() {
-    let all = limited(ranges(&[("[a", "z)")]), 3);
-    assert_eq!(rest(&all, &[]), Some(all.clone()));
-    assert_eq!(
-        rest(&all, &["b", "c"]),
-        Some(limited(ranges(&[("(c", "z)")]), 1))
-    );
-    assert_eq!(rest(&all, &["b", "c", "d"]), None);
-    // More than was asked for.
-    assert_eq!(rest(&all, &["b", "c", "d", "e"]), None);
-    // Without a limit, or one that is none.
-    for none in [0, -1] {
-        let left = rest(&limited(keys(&["a", "b"]), none), &["a"]).unwrap();
-        assert_eq!(left.rows_limit, 0);
+fn forward_ranges() {
+    for open in [StartKeyOpen as fn(Vec<u8>) -> _, StartKeyClosed] {
+        for close in [EndKeyOpen as fn(Vec<u8>) -> _, EndKeyClosed] {
+            for (start, end) in [("b", "f"), ("", "f"), ("b", ""), ("", "")] {
+                let request = forward(ranges(&[(open, start, close, end)]));
+                becomes(&request, &["c"], ranges(&[(StartKeyOpen, "c", close, end)]));
+            }
+        }
     }
+    let unset = forward(range(None, None));
+    becomes(&unset, &["c"], range(Some(StartKeyOpen("c".into())), None));
 }
 
-/// R9: rows that a filter left out count as progress, and not for the limit.
+/// R9: a range of a reversed scan ends before the last row, whatever its end was.
+#[test]
+fn reversed_ranges() {
+    for open in [StartKeyOpen as fn(Vec<u8>) -> _, StartKeyClosed] {
+        for close in [EndKeyOpen as fn(Vec<u8>) -> _, EndKeyClosed] {
+            for (start, end) in [("b", "f"), ("", "f"), ("b", ""), ("", "")] {
+                let request = reversed(ranges(&[(open, start, close, end)]));
+                becomes(&request, &["e"], ranges(&[(open, start, EndKeyOpen, "e")]));
+            }
+        }
+    }
+    let unset = reversed(range(None, None));
+    becomes(&unset, &["e"], range(None, Some(EndKeyOpen("e".into()))));
+}
+
+/// R9: at the end of a range it depends on the bound whether something is left.
+#[test]
+fn the_ends_of_ranges() {
+    let closed = forward(ranges(&[(StartKeyClosed, "b", EndKeyClosed, "f")]));
+    complete(&closed, &["b", "f"]);
+    becomes(
+        &closed,
+        &["b", "e"],
+        ranges(&[(StartKeyOpen, "e", EndKeyClosed, "f")]),
+    );
+    let open = forward(ranges(&[(StartKeyOpen, "b", EndKeyOpen, "f")]));
+    complete(&open, &["f"]);
+    // No key lies between one and the same with a zero byte.
+    complete(
+        &forward(ranges(&[(StartKeyOpen, "b", EndKeyOpen, "e\0")])),
+        &["e"],
+    );
+    let next = forward(ranges(&[(StartKeyOpen, "b", EndKeyClosed, "e\0")]));
+    becomes(
+        &next,
+        &["e"],
+        ranges(&[(StartKeyOpen, "e", EndKeyClosed, "e\0")]),
+    );
+
+    let closed = reversed(ranges(&[(StartKeyClosed, "b", EndKeyClosed, "f")]));
+    complete(&closed, &["f", "b"]);
+    becomes(
+        &closed,
+        &["f"],
+        ranges(&[(StartKeyClosed, "b", EndKeyOpen, "f")]),
+    );
+    let open = reversed(ranges(&[(StartKeyOpen, "b", EndKeyOpen, "f")]));
+    complete(&open, &["b\0"]);
+    becomes(
+        &open,
+        &["b\0\0"],
+        ranges(&[(StartKeyOpen, "b", EndKeyOpen, "b\0\0")]),
+    );
+}
+
+/// R9: of several ranges those done with are dropped, one is cut, and those to come stay as they are.
+#[test]
+fn several_ranges() {
+    let all = [
+        (
+            StartKeyClosed as fn(Vec<u8>) -> _,
+            "p",
+            EndKeyOpen as fn(Vec<u8>) -> _,
+            "t",
+        ),
+        (StartKeyOpen, "a", EndKeyClosed, "c"),
+        (StartKeyOpen, "f", EndKeyClosed, "m"),
+    ];
+    let cut: Range<'_> = (StartKeyOpen, "g", EndKeyClosed, "m");
+    becomes(&forward(ranges(&all)), &["b", "g"], ranges(&[all[0], cut]));
+    let between = &["b", "f"];
+    becomes(&forward(ranges(&all)), between, ranges(&[all[0], all[2]]));
+    complete(&forward(ranges(&all)), &["b", "t"]);
+
+    let cut: Range<'_> = (StartKeyOpen, "f", EndKeyOpen, "g");
+    becomes(&reversed(ranges(&all)), &["q", "g"], ranges(&[all[1], cut]));
+    becomes(&reversed(ranges(&all)), &["n"], ranges(&[all[1], all[2]]));
+    complete(&reversed(ranges(&all)), &["q", "a"]);
+}
+
+/// R9: ranges that overlap are both cut.
+#[test]
+fn ranges_that_overlap() {
+    let request = forward(ranges(&[
+        (StartKeyClosed, "a", EndKeyOpen, "m"),
+        (StartKeyClosed, "c", EndKeyOpen, "z"),
+    ]));
+    let left = ranges(&[
+        (StartKeyOpen, "d", EndKeyOpen, "m"),
+        (StartKeyOpen, "d", EndKeyOpen, "z"),
+    ]);
+    becomes(&request, &["a", "d"], left);
+}
+
+/// R9: keys and ranges in one set.
+#[test]
+fn keys_and_ranges() {
+    let set = both(
+        keys(&["a", "d", "x"]),
+        ranges(&[
+            (StartKeyClosed, "c", EndKeyOpen, "f"),
+            (StartKeyClosed, "u", EndKeyOpen, "w"),
+        ]),
+    );
+    let left = both(
+        keys(&["x"]),
+        ranges(&[
+            (StartKeyOpen, "d", EndKeyOpen, "f"),
+            (StartKeyClosed, "u", EndKeyOpen, "w"),
+        ]),
+    );
+    becomes(&forward(set.clone()), &["a", "c", "d"], left);
+    becomes(&forward(set.clone()), &["w"], keys(&["x"]));
+    complete(&forward(set.clone()), &["x"]);
+    let left = both(
+        keys(&["a"]),
+        ranges(&[(StartKeyClosed, "c", EndKeyOpen, "d")]),
+    );
+    becomes(&reversed(set.clone()), &["x", "d"], left);
+    complete(&reversed(set), &["a"]);
+}
+
+/// R9: `rows_limit` is what is left of it, in one request and over several breaks.
+#[test]
+fn rows_limit() {
+    let left = || range(Some(StartKeyOpen("c".into())), None);
+    let request = limited(5, forward(RowSet::default()));
+    let rest = asked(&after(&request, &["a", "b", "c"]));
+    assert_eq!(rest, limited(2, forward(left())));
+    complete(&request, &["a", "b", "c", "d", "e"]);
+
+    let mut progress = begin(&request);
+    deliver(&mut *progress, &message(vec![whole("a")], ""));
+    assert_eq!(asked(&progress.rest().unwrap()).rows_limit, 4);
+    deliver(&mut *progress, &message(vec![whole("b"), whole("c")], ""));
+    assert_eq!(
+        asked(&progress.rest().unwrap()),
+        limited(2, forward(left()))
+    );
+}
+
+/// R9: a limit that no server takes isn't turned into another one.
+#[test]
+fn a_negative_rows_limit() {
+    let rest = asked(&after(&limited(-1, forward(keys(&["a", "b"]))), &["a"]));
+    assert_eq!(rest, forward(keys(&["b"])));
+}
+
+/// R9: rows that a filter left out are progress, and don't count toward the limit.
 #[test]
 fn filtered_rows() {
-    let all = limited(ranges(&[("[a", "z)")]), 2);
-    let mut progress = begin(&all);
-    deliver(&mut *progress, &[response([row("b")]), scanned("k")]);
-    assert_eq!(
-        left(&mut *progress),
-        Some(limited(ranges(&[("(k", "z)")]), 1))
-    );
-    // One that goes back tells nothing.
-    deliver(&mut *progress, &[scanned("c")]);
-    assert_eq!(
-        left(&mut *progress),
-        Some(limited(ranges(&[("(k", "z)")]), 1))
-    );
-    deliver(&mut *progress, &[response([row("m")])]);
-    assert_eq!(left(&mut *progress), None);
-    let mut progress = begin(&reversed(all));
-    deliver(&mut *progress, &[scanned("k")]);
-    assert_eq!(
-        left(&mut *progress),
-        Some(reversed(limited(ranges(&[("[a", "k)")]), 2)))
-    );
+    let request = limited(2, forward(keys(&["a", "b", "c", "d"])));
+    let mut progress = begin(&request);
+    deliver(&mut *progress, &message(vec![whole("a")], ""));
+    deliver(&mut *progress, &message(Vec::new(), "c"));
+    let rest = asked(&progress.rest().unwrap());
+    assert_eq!(rest, limited(1, forward(keys(&["d"]))));
+    // Of what was scanned already nothing is unlearnt.
+    deliver(&mut *progress, &message(Vec::new(), "b"));
+    assert_eq!(asked(&progress.rest().unwrap()), rest);
+    deliver(&mut *progress, &message(Vec::new(), "d"));
+    assert_eq!(progress.rest().unwrap(), Rest::Complete);
 }
 
-/// R9: a row that came in part is undone before the next attempt's rows, and asked for again.
+/// R9: of a row that was delivered in part the caller hears `reset_row`, once, and it is asked for again.
 #[test]
-fn part_of_a_row_is_undone() {
-    let mut progress = begin(&keys(&["a", "b"]));
-    deliver(&mut *progress, &[response([row("a"), cell("b")])]);
-    let Rest::Send { requests, first } = progress.rest().unwrap() else {
-        panic!("there is more")
-    };
-    assert_eq!(
-        ReadRowsRequest::decode(&requests[0][..]).unwrap(),
-        keys(&["b"])
+fn a_partly_delivered_row() {
+    let request = forward(keys(&["a", "b", "c"]));
+    let mut progress = begin(&request);
+    deliver(
+        &mut *progress,
+        &message(vec![whole("a"), chunk("b", None)], ""),
     );
-    let reset = ReadRowsResponse::decode(&first[0][..]).unwrap();
-    let undo = CellChunk {
+    let Rest::Send { requests, first } = progress.rest().unwrap() else {
+        panic!("it goes on");
+    };
+    let asked_again = ReadRowsRequest::decode(&requests[0][..]).unwrap();
+    assert_eq!(asked_again, forward(keys(&["b", "c"])));
+    let reset = CellChunk {
         row_status: Some(RowStatus::ResetRow(true)),
         ..CellChunk::default()
     };
-    assert_eq!((first.len(), reset.chunks), (1, vec![undo]));
-    // What comes then begins the row anew; a second failure undoes nothing.
-    assert_eq!(left(&mut *progress), Some(keys(&["b"])));
-    deliver(&mut *progress, &[response([row("b")])]);
-    progress.end().unwrap();
-    assert_eq!(left(&mut *progress), None);
-    // The same inside a cell's value.
-    let mut progress = begin(&keys(&["b"]));
-    let part = CellChunk {
-        value_size: 9,
-        ..cell("b")
+    let undo = ReadRowsResponse {
+        chunks: vec![reset],
+        ..ReadRowsResponse::default()
     };
-    deliver(&mut *progress, &[response([part])]);
-    let Rest::Send { first, .. } = progress.rest().unwrap() else {
-        panic!("there is more")
+    assert_eq!(first, [undo.encode_to_vec()]);
+
+    // The next attempt breaks before its first message: nothing is left to undo.
+    assert_eq!(asked(&progress.rest().unwrap()), asked_again);
+    deliver(&mut *progress, &message(vec![whole("b")], ""));
+    assert_eq!(asked(&progress.rest().unwrap()), forward(keys(&["c"])));
+}
+
+/// R9: the same inside a cell, and before any row was whole.
+#[test]
+fn a_cell_delivered_in_part() {
+    let piece = CellChunk {
+        value_size: 1_000,
+        ..chunk("a", None)
     };
+    let request = forward(keys(&["a"]));
+    let mut progress = begin(&request);
+    deliver(&mut *progress, &message(vec![piece], ""));
+    let Rest::Send { requests, first } = progress.rest().unwrap() else {
+        panic!("it goes on");
+    };
+    assert_eq!(requests, [request.encode_to_vec()]);
     assert_eq!(first.len(), 1);
+    deliver(&mut *progress, &message(vec![whole("a")], ""));
+    assert_eq!(progress.rest().unwrap(), Rest::Complete);
 }
 
-/// R9, R4: OK inside a row is an error, and so is a row that wasn't asked for.
+/// R9: a half row that wasn't asked for can be neither undone nor finished.
 #[test]
-fn the_server_is_held_to_the_rules() {
-    let mut progress = begin(&keys(&["a"]));
-    deliver(&mut *progress, &[response([cell("a")])]);
-    assert!(
-        progress
-            .end()
-            .unwrap_err()
-            .to_string()
-            .contains("inside a row")
-    );
-    let mut progress = begin(&keys(&["a"]));
-    deliver(&mut *progress, &[response([row("a"), cell("b")])]);
-    assert!(
-        progress
-            .rest()
-            .unwrap_err()
-            .to_string()
-            .contains("wasn't asked for")
-    );
-    for chunks in [
-        vec![row("b"), row("b")],
-        vec![row("b"), row("a")],
-        vec![cell("a"), cell("b")],
-        vec![row("")],
+fn a_row_that_was_not_asked_for() {
+    for request in [
+        forward(keys(&["a"])),
+        limited(1, forward(keys(&["a", "b"]))),
     ] {
-        let mut progress = begin(&ReadRowsRequest::default());
-        progress.message(&response(chunks.clone())).unwrap_err();
-        if chunks[0].row_key == b"b" && chunks[1].row_key == b"a" {
-            let mut progress = begin(&reversed(ReadRowsRequest::default()));
-            progress.message(&response(chunks)).unwrap();
-        }
-    }
-    let mut progress = begin(&ReadRowsRequest::default());
-    deliver(&mut *progress, &[response([cell("a")])]);
-    progress.message(&scanned("c")).unwrap_err();
-}
-
-/// R7: all else of the request stays as it is, fields that nobody knows yet included.
-#[test]
-fn the_rest_of_the_request_stays() {
-    let mut request = limited(keys(&["a", "b"]), 5);
-    request.app_profile_id = "p".into();
-    request.filter = Some(RowFilter {
-        filter: Some(Filter::CellsPerRowLimitFilter(1)),
-    });
-    let mut bytes = request.encode_to_vec();
-    // Field 100: "new".
-    bytes.extend(b"\xa2\x06\x03new");
-    let mut progress = ReadRows.begin(&bytes).unwrap();
-    deliver(&mut *progress, &[response([row("a")])]);
-    let Rest::Send { requests, .. } = progress.rest().unwrap() else {
-        panic!("there is more")
-    };
-    let left = ReadRowsRequest {
-        rows: keys(&["b"]).rows,
-        rows_limit: 4,
-        ..request
-    };
-    assert_eq!(ReadRowsRequest::decode(&requests[0][..]).unwrap(), left);
-    assert!(requests[0].windows(3).any(|it| it == b"new"));
-}
-
-/// A key of few letters, so that bounds meet.
-fn key() -> impl Strategy<Value = String> {
-    "[ab]{1,3}"
-}
-
-fn any_range() -> impl Strategy<Value = RowRange> {
-    let start = prop_oneof![
-        Just(String::new()),
-        key().prop_map(|key| format!("[{key}")),
-        key().prop_map(|key| format!("({key}")),
-    ];
-    let end = prop_oneof![
-        Just(String::new()),
-        Just(")".to_owned()),
-        key().prop_map(|key| format!("{key}]")),
-        key().prop_map(|key| format!("{key})")),
-    ];
-    (start, end).prop_map(|(start, end)| range(&start, &end))
-}
-
-/// What a table with all keys of up to three letters answers, in the order of the request.
-fn answers(request: &ReadRowsRequest) -> Vec<String> {
-    let letters = ["", "a", "b"];
-    let table = letters
-        .iter()
-        .flat_map(|a| letters.map(|b| format!("{a}{b}")));
-    let mut table: Vec<_> = table
-        .flat_map(|key| letters.map(|c| format!("{key}{c}")))
-        .collect();
-    table.sort();
-    table.dedup();
-    let within = |range: &RowRange, key: &[u8]| {
-        let after = match &range.start_key {
-            Some(StartKey::StartKeyClosed(start)) => key >= &start[..],
-            Some(StartKey::StartKeyOpen(start)) => key > &start[..],
-            None => true,
-        };
-        let before = match &range.end_key {
-            Some(EndKey::EndKeyClosed(end)) => key <= &end[..] || end.is_empty(),
-            Some(EndKey::EndKeyOpen(end)) => key < &end[..] || end.is_empty(),
-            None => true,
-        };
-        after && before
-    };
-    let rows = request.rows.clone().unwrap_or_default();
-    let all = rows == RowSet::default();
-    table.retain(|key| {
-        let key = key.as_bytes();
-        let asked = rows.row_keys.iter().any(|it| it == key)
-            || rows.row_ranges.iter().any(|range| within(range, key));
-        !key.is_empty() && (all || asked)
-    });
-    if request.reversed {
-        table.reverse();
-    }
-    if request.rows_limit > 0 {
-        table.truncate(request.rows_limit as usize);
-    }
-    table
-}
-
-proptest! {
-    /// R9: wherever it is cut, and however often, what came and what is asked for then are what was asked for.
-    #[test]
-    fn any_request_cut_anywhere(
-        row_keys in vec(key(), 0..4),
-        row_ranges in vec(any_range(), 0..4),
-        reversed in any::<bool>(),
-        rows_limit in prop_oneof![Just(0), 1..12_i64],
-        cuts in vec(0..8_usize, 1..4),
-    ) {
-        let row_keys = row_keys.into_iter().map(String::into_bytes).collect();
-        let rows = Some(RowSet { row_keys, row_ranges });
-        let request = ReadRowsRequest { rows, reversed, rows_limit, ..ReadRowsRequest::default() };
-        let expected = answers(&request);
         let mut progress = begin(&request);
-        let mut came = Vec::new();
-        let mut asked = Some(request);
-        for cut in cuts {
-            let Some(request) = &asked else { break };
-            for key in answers(request).into_iter().take(cut) {
-                prop_assert!(progress.message(&response([row(&key)])).is_ok());
-                came.push(key);
-            }
-            asked = left(&mut *progress);
-        }
-        came.extend(asked.iter().flat_map(answers));
-        prop_assert_eq!(came, expected);
-    }
-
-    /// R8: any bytes as a request, as messages, or both changed a little, are read or are an error.
-    #[test]
-    fn any_bytes(
-        request in vec(any::<u8>(), 0..60),
-        messages in vec(vec(any::<u8>(), 0..60), 0..5),
-        at in any::<prop::sample::Index>(),
-        byte in any::<u8>(),
-    ) {
-        let mut good = asks(&["a", "b"], vec![range("[c", "d)")]).encode_to_vec();
-        *at.get_mut(&mut good) = byte;
-        let mut bad = response([row("a"), cell("b")]);
-        *at.get_mut(&mut bad) = byte;
-        for request in [request, good] {
-            let Ok(mut progress) = ReadRows.begin(&request) else { continue };
-            for message in messages.iter().chain([&bad]) {
-                let _ = progress.message(message);
-                let _ = progress.end();
-            }
-            let _ = progress.rest();
-        }
+        deliver(
+            &mut *progress,
+            &message(vec![whole("a"), chunk("b", None)], ""),
+        );
+        let rest = progress.rest().unwrap();
+        assert!(matches!(rest, Rest::Cannot(_)), "{rest:?}");
     }
 }
 
-/// R9: nothing is allocated per message.
-mod allocations {
-    use steadfast_testkit::alloc::{CountingAllocator, count};
+/// R4: what the next attempt delivers must come after what was delivered.
+#[test]
+fn a_row_that_comes_again_ends_the_stream() {
+    let mut progress = begin(&forward(RowSet::default()));
+    deliver(&mut *progress, &message(vec![whole("a"), whole("b")], ""));
+    progress.rest().unwrap();
+    let error = progress
+        .message(&message(vec![whole("b")], ""))
+        .unwrap_err();
+    assert!(error.to_string().contains("isn't after"), "{error}");
+}
 
-    use super::*;
+/// R9: fields of the request that this rule doesn't know are sent again too, and a row set in two parts is one.
+#[test]
+fn fields_that_are_not_known_stay() {
+    let part = |set: RowSet| ReadRowsRequest {
+        rows: Some(set),
+        ..ReadRowsRequest::default()
+    };
+    let mut request = part(keys(&["a", "b"])).encode_to_vec();
+    let unknown = [0xa2, 0x06, 1, 42, 0xad, 0x06, 1, 2, 3, 4];
+    request.extend(unknown);
+    request.extend(part(keys(&["c"])).encode_to_vec());
+    // Field 15 in a row set of its own.
+    request.extend([2 << 3 | 2, 2, 15 << 3, 99]);
+    let mut progress = ReadRows.begin(&request).unwrap();
+    deliver(&mut *progress, &message(vec![whole("a")], ""));
+    let Rest::Send { requests, .. } = progress.rest().unwrap() else {
+        panic!("it goes on");
+    };
+    let asked = &requests[0];
+    assert!(asked.windows(unknown.len()).any(|window| window == unknown));
+    assert!(asked.windows(2).any(|window| window == [15 << 3, 99]));
+    let rest = ReadRowsRequest::decode(&asked[..]).unwrap();
+    assert_eq!(rest, part(keys(&["b", "c"])));
+}
 
-    #[global_allocator]
-    static ALLOCATOR: CountingAllocator = CountingAllocator::new();
+/// R8: a request that can't be read isn't begun.
+#[test]
+fn a_request_that_cannot_be_read() {
+    for request in [
+        &b"\x12"[..],
+        b"\x10\x01",
+        b"\x22\x01a",
+        b"\x3a\x00",
+        b"\xff",
+    ] {
+        assert!(ReadRows.begin(request).is_err(), "{request:?}");
+    }
+    // Nor is a row set, when it is needed.
+    let mut progress = ReadRows.begin(b"\x12\x02\x08\x01").unwrap();
+    deliver(&mut *progress, &message(vec![whole("a")], ""));
+    assert!(progress.rest().is_err());
+}
 
-    #[test]
-    fn none_per_message() {
-        let mut progress = begin(&ReadRowsRequest::default());
-        let messages: Vec<_> = (0..1_000)
-            .map(|it| response([row(&format!("row-{it:04}"))]))
-            .collect();
-        deliver(&mut *progress, &messages[..2]);
-        let made = count(|| deliver(&mut *progress, &messages[2..]));
-        assert_eq!(made, 0);
-        let left = Bytes::from("row-0999");
-        let Rest::Send { requests, .. } = progress.rest().unwrap() else {
-            panic!("there is more")
+/// R4, R9: OK inside a row is no end of a scan.
+#[test]
+fn ok_inside_a_row_is_an_error() {
+    let mut scan = ReadRows.begin(&[]).unwrap();
+    scan.end().unwrap();
+    for (chunks, whole) in [(vec![whole("a")], true), (vec![chunk("b", None)], false)] {
+        let response = ReadRowsResponse {
+            chunks,
+            ..ReadRowsResponse::default()
         };
-        assert!(requests[0].windows(8).any(|it| it == left));
+        assert_eq!(scan.message(&response.encode_to_vec()).unwrap(), Pass::AsIs);
+        assert_eq!(scan.end().is_ok(), whole);
     }
 }

@@ -96,10 +96,18 @@ impl Pool {
         E: TryInto<Endpoint>,
         E::Error: Into<BoxError>,
     {
-        let probe = PingAndWarm::new(instance)?;
+        let parts: Vec<_> = instance.split('/').collect();
+        match *parts {
+            ["projects", project, "instances", name] if !project.is_empty() && !name.is_empty() => {
+            }
+            _ => {
+                let form = "projects/{project}/instances/{instance}";
+                return Err(ConfigError::new("instance", instance, form));
+            }
+        }
         Self::builder(endpoint)
             .config(Config::bigtable())
-            .probe(probe)
+            .probe(PingAndWarm::new(instance))
             .resume(ReadRows)
             .build()
     }

@@ -1,7 +1,5 @@
 //! BigTable: scans of 10,000 rows, 64 at once.
 
-use std::time::Instant;
-
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
     MutateRowsRequest, Mutation, ReadRowsRequest,
     bigtable_client::BigtableClient,
@@ -13,6 +11,7 @@ use steadfast::{
     Pool,
     rules::bigtable::{PingAndWarm, ReadRows},
 };
+use steadfast_core::now;
 use steadfast_testkit::proxy::FaultProxy;
 use steadfast_tests::{
     services::{self, Service},
@@ -145,18 +144,18 @@ async fn scans_for_a_minute() {
     let pool = Pool::builder(proxy.uri())
         .config(config())
         .without_env()
-        .probe(PingAndWarm::new(INSTANCE).unwrap())
+        .probe(PingAndWarm::new(INSTANCE))
         .resume(ReadRows)
         .build()
         .unwrap();
     pool.warm(6).await.unwrap();
-    let end = Instant::now() + TIME;
+    let end = now() + TIME;
     let mut scans = JoinSet::new();
     for _ in 0..SCANS {
         let pool = pool.clone();
         scans.spawn(async move {
             let mut whole = 0;
-            while Instant::now() < end {
+            while now() < end {
                 scan(pool.clone()).await.unwrap();
                 whole += 1;
             }

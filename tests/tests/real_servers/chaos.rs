@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use steadfast_core::now;
 use steadfast_testkit::proxy::{FaultProxy, Which};
 use tokio::time::{Instant, sleep};
 
 /// Cuts, resets or freezes one connection after another, and thaws them, for this time.
 pub(crate) async fn inflict(proxy: &FaultProxy, seed: u64, time: Duration) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let end = Instant::now() + time;
+    let end = now() + time;
     let mut frozen: Vec<(Instant, u64)> = Vec::new();
     let (mut cuts, mut freezes) = (0, 0);
-    while Instant::now() < end {
+    while now() < end {
         sleep(Duration::from_millis(random.u64(100..500))).await;
         frozen.retain(|(until, number)| {
-            let thaws = *until <= Instant::now();
+            let thaws = *until <= now();
             if thaws {
                 proxy.thaw(Which::One(*number));
             }
@@ -31,7 +32,7 @@ pub(crate) async fn inflict(proxy: &FaultProxy, seed: u64, time: Duration) {
             _ => {
                 proxy.freeze(Which::One(number));
                 let time = Duration::from_millis(random.u64(200..3_000));
-                frozen.push((Instant::now() + time, number));
+                frozen.push((now() + time, number));
                 freezes += 1;
                 continue;
             }

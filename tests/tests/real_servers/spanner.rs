@@ -1,8 +1,6 @@
 //! Spanner's emulator, which sends no tokens: what breaks before the first message is resumed, what breaks later ends
 //! with an error that says why.
 
-use std::time::Instant;
-
 use googleapis_tonic_google_spanner_v1::google::spanner::v1::{
     CommitRequest, CreateSessionRequest, ExecuteSqlRequest, Mutation, PartialResultSet,
     TransactionOptions,
@@ -13,6 +11,7 @@ use googleapis_tonic_google_spanner_v1::google::spanner::v1::{
 };
 use prost_types::{ListValue, Value, value::Kind};
 use steadfast::{Pool, rules::spanner::ExecuteStreamingSql};
+use steadfast_core::now;
 use steadfast_testkit::proxy::FaultProxy;
 use steadfast_tests::{
     services::{self, Service},
@@ -113,7 +112,6 @@ async fn fill(emulator: &Service) -> String {
             table: "entries".to_owned(),
             columns: vec!["id".to_owned(), "value".to_owned()],
             values: (first..first + 1_000).map(row).collect(),
-            ..Write::default()
         };
         let once = TransactionOptions {
             mode: Some(Mode::ReadWrite(ReadWrite::default())),
@@ -225,13 +223,13 @@ async fn queries_for_a_minute() {
     let (values, ended) = query(pool.clone(), session.clone()).await;
     ended.unwrap();
     assert_eq!(values.rows(), ROWS);
-    let end = Instant::now() + TIME;
+    let end = now() + TIME;
     let mut queries = JoinSet::new();
     for _ in 0..QUERIES {
         let (pool, session) = (pool.clone(), session.clone());
         queries.spawn(async move {
             let (mut whole, mut cut) = (0, 0);
-            while Instant::now() < end {
+            while now() < end {
                 let (values, ended) = query(pool.clone(), session.clone()).await;
                 match ended {
                     Ok(()) => {

@@ -1,55 +1,47 @@
-//! Which rows came whole, told by the chunks of a ReadRows stream.
+//! Follows the chunks of a ReadRows stream: which rows are whole, and how far the scan came. It keeps keys and
+//! counts, and no cell.
+//!
+//! ```text
+//!            a new key         value_size
+//!  between ───────────> row ──────────────> cell
+//!     ^  ^               │ <─────────────── │
+//!     │  └─ commit_row ──┤   the last piece │
+//!     └──── reset_row ───┴──────────────────┘
+//! ```
 
-use std::cmp::Ordering;
+use std::{error::Error, fmt};
 
-use steadfast_core::BoxError;
+use crate::wire::{Fields, Unreadable};
 
-use crate::fields::fields;
-
-/// Follows the chunks of a ReadRows stream from row to row, and holds the server to the rules that
-/// `bigtable.proto` sets for them.
+/// What a ReadRows stream has delivered.
 ///
-/// It keeps two keys and no cells; nothing is allocated once both have grown to the longest key.
+/// It takes each ReadRowsResponse as it came, and refuses one that a correct server never sends: it could not
+/// be told then which rows are whole. Nothing is allocated while row keys are no longer than the longest so far.
 #[derive(Clone, Debug, Default)]
-pub struct RowTracker {
+pub struct Chunks {
     reversed: bool,
-    /// Whether there is a last key: that up to which all is known to be delivered.
-    has_last: bool,
-    last_key: Vec<u8>,
-    /// Whole rows.
+    state: State,
+    /// The key of the row that is open. Its memory is kept when the row ends.
+    key: Vec<u8>,
+    /// The last key of the scan, with rows that were filtered out. Empty before the first: no row has an
+    /// empty key.
+    last: Vec<u8>,
     rows: u64,
-    open: Open,
-    open_key: Vec<u8>,
 }
 
-/// What is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Open {
-    /// Nothing: a row begins next.
+enum State {
+    /// No row is open.
     #[default]
-    Nothing,
-    /// A row, between two cells.
+    Between,
+    /// A row is open, and its last cell is whole.
     Row,
-    /// A row, inside a cell's value.
-    Cell,
+    /// A cell of `size` bytes is open, of which `left` are still to come.
+    Cell { size: u64, left: u64 },
 }
 
-/// One chunk: what is told apart in it.
-#[derive(Default)]
-struct Chunk<'a> {
-    row_key: &'a [u8],
-    has_family: bool,
-    has_qualifier: bool,
-    /// Whether it says anything of a cell.
-    has_cell: bool,
-    /// Whether more of the cell's value follows.
-    is_part: bool,
-    reset: bool,
-    commit: bool,
-}
-
-impl RowTracker {
-    /// The tracker of a stream whose rows come in this order.
+impl Chunks {
+    /// Nothing delivered yet, of a scan in the order of the keys, or in reverse.
     #[must_use]
     pub fn new(reversed: bool) -> Self {
         Self {
@@ -58,164 +50,241 @@ impl RowTracker {
         }
     }
 
-    /// Whole rows that came.
+    /// Rows that are whole. Those that were filtered out don't count.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The key up to which all was delivered: that of the last whole row, or a later one that the server has
-    /// scanned and filtered. None before the first.
+    /// The last key that the scan is done with: of a whole row, or of one that was filtered out. None before
+    /// the first.
     #[must_use]
     pub fn last_key(&self) -> Option<&[u8]> {
-        self.has_last.then_some(&*self.last_key)
+        Some(&*self.last).filter(|last| !last.is_empty())
     }
 
-    /// Whether a row began that isn't whole.
+    /// Whether a row was delivered in part.
     #[must_use]
-    pub fn is_inside_a_row(&self) -> bool {
-        self.open != Open::Nothing
+    pub fn row_open(&self) -> bool {
+        self.state != State::Between
     }
 
-    /// Forgets the row that isn't whole.
-    pub fn reset(&mut self) {
-        self.open = Open::Nothing;
+    /// The row that is open begins anew, or never comes.
+    pub fn undo_row(&mut self) {
+        self.state = State::Between;
     }
 
-    /// A `ReadRowsResponse` came.
+    /// The next ReadRowsResponse, encoded.
     ///
     /// # Errors
-    /// Bytes that are none, and chunks against the rules: what is wrong with them. Rows that were whole before
-    /// it stay counted.
-    pub fn response(&mut self, message: &[u8]) -> Result<(), BoxError> {
-        for field in fields(message) {
+    /// One that can't be read, or that doesn't fit what came before. Then the rest of the stream can't be
+    /// judged any more.
+    pub fn message(&mut self, message: &[u8]) -> Result<(), ChunkError> {
+        let mut scanned: &[u8] = &[];
+        for field in Fields::of(message) {
             let field = field?;
             match field.number {
-                1 => {
-                    let chunk = Chunk::read(field.bytes()?)?;
-                    self.chunk(&chunk)?;
-                }
-                2 => self.scanned(field.bytes()?)?,
+                1 => self.chunk(&Chunk::read(field.bytes()?)?)?,
+                2 => scanned = field.bytes()?,
                 _ => {}
             }
         }
-        Ok(())
-    }
-
-    /// The stream ended with OK.
-    ///
-    /// # Errors
-    /// A row isn't whole.
-    pub fn end(&self) -> Result<(), BoxError> {
-        match self.open {
-            Open::Nothing => Ok(()),
-            _ => Err("the stream ended with OK inside a row".into()),
-        }
-    }
-
-    fn chunk(&mut self, chunk: &Chunk<'_>) -> Result<(), BoxError> {
-        if chunk.reset {
-            return self.reset_row(chunk);
-        }
-        match self.open {
-            Open::Nothing => self.begin(chunk)?,
-            Open::Row => self.goes_on(chunk)?,
-            Open::Cell if chunk.has_family || chunk.has_qualifier || !chunk.row_key.is_empty() => {
-                return Err("a chunk with a key is inside another cell's value".into());
-            }
-            Open::Cell => {}
-        }
-        self.open = if chunk.is_part { Open::Cell } else { Open::Row };
-        if !chunk.commit {
-            return Ok(());
-        }
-        if chunk.is_part {
-            return Err("a row is committed inside a cell's value".into());
-        }
-        std::mem::swap(&mut self.last_key, &mut self.open_key);
-        self.has_last = true;
-        self.rows += 1;
-        self.open = Open::Nothing;
-        Ok(())
-    }
-
-    fn reset_row(&mut self, chunk: &Chunk<'_>) -> Result<(), BoxError> {
-        if self.open == Open::Nothing {
-            return Err("a reset without a row".into());
-        }
-        if chunk.has_cell || chunk.commit || !chunk.row_key.is_empty() {
-            return Err("a reset with a cell in it".into());
-        }
-        self.reset();
-        Ok(())
-    }
-
-    fn begin(&mut self, chunk: &Chunk<'_>) -> Result<(), BoxError> {
-        if chunk.row_key.is_empty() {
-            return Err("a row begins without a key".into());
-        }
-        if !self.is_beyond(chunk.row_key) {
-            return Err("a row's key isn't beyond the last one".into());
-        }
-        if !chunk.has_family || !chunk.has_qualifier {
-            return Err("a row begins without a family and a qualifier".into());
-        }
-        self.open_key.clear();
-        self.open_key.extend_from_slice(chunk.row_key);
-        Ok(())
-    }
-
-    fn goes_on(&self, chunk: &Chunk<'_>) -> Result<(), BoxError> {
-        if !chunk.row_key.is_empty() && chunk.row_key != self.open_key {
-            return Err("a row begins inside another one".into());
-        }
-        if chunk.has_family && !chunk.has_qualifier {
-            return Err("a family begins without a qualifier".into());
+        // While a row is open, the scan isn't past it, whatever the server says.
+        if !self.row_open() && self.is_ahead(scanned) {
+            self.last.clear();
+            self.last.extend_from_slice(scanned);
         }
         Ok(())
     }
 
-    fn scanned(&mut self, key: &[u8]) -> Result<(), BoxError> {
-        if self.open != Open::Nothing {
-            return Err("a scanned key is reported inside a row".into());
+    fn chunk(&mut self, chunk: &Chunk<'_>) -> Result<(), ChunkError> {
+        if chunk.status == Status::Reset {
+            return self.reset(chunk).map_err(|what| self.refused(what));
         }
-        // One that isn't beyond the last key tells nothing new.
-        if !key.is_empty() && self.is_beyond(key) {
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
-            self.has_last = true;
-        }
-        Ok(())
-    }
-
-    fn is_beyond(&self, key: &[u8]) -> bool {
-        let beyond = match self.reversed {
-            true => Ordering::Less,
-            false => Ordering::Greater,
+        let state = match self.state {
+            State::Between => self.begin(chunk).and_then(|()| self.cell(chunk)),
+            State::Row => self.cell(chunk),
+            State::Cell { size, left } => piece(chunk, size, left),
         };
-        self.last_key().is_none_or(|last| key.cmp(last) == beyond)
+        self.state = state.map_err(|what| self.refused(what))?;
+        if chunk.status == Status::Commit {
+            if self.state != State::Row {
+                return Err(self.refused("commit_row inside a cell"));
+            }
+            self.state = State::Between;
+            self.last.clone_from(&self.key);
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    /// A row begins.
+    fn begin(&mut self, chunk: &Chunk<'_>) -> Result<(), &'static str> {
+        if chunk.row_key.is_empty() {
+            return Err("a new row without a key");
+        }
+        if !chunk.family {
+            return Err("a new row without a family");
+        }
+        if !self.is_ahead(chunk.row_key) {
+            return Err("a row that isn't after the last one");
+        }
+        self.key.clear();
+        self.key.extend_from_slice(chunk.row_key);
+        Ok(())
+    }
+
+    /// A cell of the open row begins.
+    fn cell(&self, chunk: &Chunk<'_>) -> Result<State, &'static str> {
+        if !chunk.row_key.is_empty() && chunk.row_key != self.key {
+            return Err("a new row before the last one was whole");
+        }
+        if chunk.family && !chunk.qualifier {
+            return Err("a new family without a qualifier");
+        }
+        let Some(size) = chunk.value_size() else {
+            return Err("a negative value_size");
+        };
+        if size == 0 {
+            return Ok(State::Row);
+        }
+        let left = size.checked_sub(chunk.value);
+        let left = left.ok_or("a cell longer than its value_size")?;
+        Ok(State::Cell { size, left })
+    }
+
+    fn reset(&mut self, chunk: &Chunk<'_>) -> Result<(), &'static str> {
+        if self.state == State::Between {
+            return Err("reset_row outside of a row");
+        }
+        if !chunk.row_key.is_empty() || chunk.has_cell() || chunk.value > 0 || chunk.size != 0 {
+            return Err("reset_row with data");
+        }
+        self.undo_row();
+        Ok(())
+    }
+
+    /// Whether the scan comes to this key after the last one.
+    fn is_ahead(&self, key: &[u8]) -> bool {
+        match self.last_key() {
+            None => !key.is_empty(),
+            Some(last) if self.reversed => !key.is_empty() && key < last,
+            Some(last) => key > last,
+        }
+    }
+
+    fn refused(&self, what: &'static str) -> ChunkError {
+        ChunkError {
+            what,
+            rows: self.rows,
+            source: None,
+        }
     }
 }
 
+/// A further piece of a cell of `size` bytes, `left` of which haven't come.
+fn piece(chunk: &Chunk<'_>, size: u64, left: u64) -> Result<State, &'static str> {
+    if !chunk.row_key.is_empty() || chunk.has_cell() {
+        return Err("a new cell before the last one was whole");
+    }
+    let left = left.checked_sub(chunk.value);
+    let left = left.ok_or("a cell longer than its value_size")?;
+    match chunk.value_size() {
+        Some(0) if left == 0 => Ok(State::Row),
+        Some(0) => Err("a cell shorter than its value_size"),
+        same if same == Some(size) => Ok(State::Cell { size, left }),
+        _ => Err("another value_size inside a cell"),
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Status {
+    #[default]
+    Open,
+    Reset,
+    Commit,
+}
+
+/// What matters of a CellChunk.
+#[derive(Default)]
+struct Chunk<'a> {
+    row_key: &'a [u8],
+    family: bool,
+    qualifier: bool,
+    timestamp: bool,
+    labels: bool,
+    /// The value's length.
+    value: u64,
+    size: i32,
+    status: Status,
+}
+
 impl<'a> Chunk<'a> {
-    /// A `ReadRowsResponse.CellChunk`.
-    fn read(message: &'a [u8]) -> Result<Self, BoxError> {
+    fn read(message: &'a [u8]) -> Result<Self, Unreadable> {
         let mut chunk = Self::default();
-        for field in fields(message) {
+        for field in Fields::of(message) {
             let field = field?;
             match field.number {
                 1 => chunk.row_key = field.bytes()?,
-                2 => (chunk.has_family, chunk.has_cell) = (true, true),
-                3 => (chunk.has_qualifier, chunk.has_cell) = (true, true),
-                4 => chunk.has_cell |= field.varint()? != 0,
-                5 | 6 => chunk.has_cell |= !field.bytes()?.is_empty(),
-                // An int32: a negative one has its upper bits set.
-                7 => chunk.is_part = field.varint()? as i32 > 0,
-                8 => chunk.reset = field.bool()?,
-                9 => chunk.commit = field.bool()?,
+                2 => chunk.family = field.bytes().map(|_| true)?,
+                3 => chunk.qualifier = field.bytes().map(|_| true)?,
+                4 => chunk.timestamp = field.varint()? != 0,
+                5 => chunk.labels = field.bytes().map(|_| true)?,
+                6 => chunk.value = field.bytes()?.len() as u64,
+                // An int32 is the low half of what is on the wire.
+                7 => chunk.size = field.varint()? as i32,
+                8 => chunk.status = status(field.varint()?, Status::Reset),
+                9 => chunk.status = status(field.varint()?, Status::Commit),
                 _ => {}
             }
         }
         Ok(chunk)
+    }
+
+    /// Whether it has what only the first chunk of a cell has.
+    fn has_cell(&self) -> bool {
+        self.family || self.qualifier || self.timestamp || self.labels
+    }
+
+    fn value_size(&self) -> Option<u64> {
+        u64::try_from(self.size).ok()
+    }
+}
+
+fn status(flag: u64, set: Status) -> Status {
+    if flag == 0 { Status::Open } else { set }
+}
+
+/// A ReadRowsResponse that can't be read, or that doesn't fit what came before.
+#[derive(Debug)]
+pub struct ChunkError {
+    what: &'static str,
+    rows: u64,
+    source: Option<Unreadable>,
+}
+
+impl From<Unreadable> for ChunkError {
+    fn from(source: Unreadable) -> Self {
+        Self {
+            what: "it can't be read",
+            rows: 0,
+            source: Some(source),
+        }
+    }
+}
+
+impl fmt::Display for ChunkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a wrong ReadRowsResponse: {}", self.what)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => write!(f, ", after {} rows", self.rows),
+        }
+    }
+}
+
+impl Error for ChunkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
     }
 }

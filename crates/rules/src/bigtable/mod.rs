@@ -1,10 +1,10 @@
-//! BigTable: scans go on after their last row.
+//! BigTable: [`ReadRows`] goes on where it broke, [`PingAndWarm`] asks and warms a channel.
 
 mod chunks;
-mod ping_and_warm;
+mod ping;
 mod read_rows;
 mod rows;
 
-pub use chunks::RowTracker;
-pub use ping_and_warm::PingAndWarm;
+pub use chunks::{ChunkError, Chunks};
+pub use ping::PingAndWarm;
 pub use read_rows::ReadRows;

@@ -1,27 +1,32 @@
-//! ReadRows.
+//! The rule for ReadRows.
 
 use bytes::Bytes;
-use prost::{Message, encoding};
 use steadfast_core::BoxError;
 use steadfast_resume::{Pass, Progress, Rest, Rule};
 
-use super::{RowTracker, rows::RowSet};
-use crate::fields::fields;
+use super::{Chunks, rows};
+use crate::wire::{Fields, Unreadable, put_bytes, put_varint, without};
 
-/// The rule for BigTable's `ReadRows`.
+/// Field numbers of ReadRowsRequest.
+const ROWS: u32 = 2;
+const LIMIT: u32 = 4;
+const REVERSED: u32 = 7;
+
+/// A ReadRowsResponse of one chunk, which has nothing but `reset_row`.
+static RESET: [u8; 4] = [1 << 3 | 2, 2, 8 << 3, 1];
+
+/// `google.bigtable.v2.Bigtable/ReadRows`: a scan goes on after its last whole row.
 ///
-/// A scan goes on after its last whole row, or after the last key that the server said it has scanned
-/// (`last_scanned_row_key`: rows that a filter left out). What is left is asked for: keys and ranges beyond that
-/// key, forward or reversed, with `rows_limit` less by the rows that came. If nothing is left, or the limit is
-/// reached, nothing is sent, and the scan ends with OK. All else of the request stays as it is, fields included
-/// that this version doesn't know.
+/// The next request asks for what is left of the row set and of `rows_limit`. Rows that a filter left out count
+/// as scanned when the server names them (`last_scanned_row_key`), and not toward the limit. If a row was
+/// delivered in part, the caller gets a `reset_row` before it comes again. When nothing is left, nothing is
+/// sent; statistics that were asked for are missing then.
 ///
-/// Of a row that had come in part the caller gets a chunk with `reset_row`, as from a server that begins a row anew,
-/// before the rows of the next attempt.
+/// A response that doesn't fit what came before ends the stream with an error ([`ChunkError`]), and so does OK
+/// inside a row.
 ///
-/// A stream whose chunks break the rules of `bigtable.proto`, or that ends with OK inside a row, ends with an error.
-/// What is counted in `request_stats` is that of the last attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// [`ChunkError`]: super::ChunkError
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ReadRows;
 
 impl Rule for ReadRows {
@@ -30,111 +35,98 @@ impl Rule for ReadRows {
     }
 
     fn begin(&self, request: &[u8]) -> Result<Box<dyn Progress>, BoxError> {
-        Scan::new(request).map(|scan| Box::new(scan) as Box<dyn Progress>)
+        Ok(Box::new(Scan::begin(request)?))
     }
 }
 
-/// One call.
+/// One scan.
 struct Scan {
-    asked: Asked,
-    tracker: RowTracker,
-}
-
-/// What a request asked for.
-struct Asked {
-    /// As it came.
     request: Bytes,
-    /// The same without what is set anew.
-    rest: Vec<u8>,
-    rows: RowSet,
-    limit: i64,
+    /// `rows_limit`, if there is one.
+    limit: Option<u64>,
     reversed: bool,
+    chunks: Chunks,
 }
-
-const ROWS: u32 = 2;
-const ROWS_LIMIT: u32 = 4;
-const REVERSED: u32 = 7;
 
 impl Scan {
-    fn new(request: &[u8]) -> Result<Self, BoxError> {
-        let mut asked = Asked {
-            request: Bytes::copy_from_slice(request),
-            rest: Vec::with_capacity(request.len()),
-            rows: RowSet::default(),
-            limit: 0,
-            reversed: false,
-        };
-        for field in fields(request) {
+    fn begin(request: &[u8]) -> Result<Self, Unreadable> {
+        let (mut limit, mut reversed) = (0, false);
+        for field in Fields::of(request) {
             let field = field?;
             match field.number {
-                ROWS => asked.rows.merge(field.bytes()?)?,
-                ROWS_LIMIT => asked.limit = field.varint()? as i64,
-                number => {
-                    if number == REVERSED {
-                        asked.reversed = field.bool()?;
-                    }
-                    asked.rest.extend_from_slice(field.raw);
-                }
+                ROWS => field.bytes().map(drop)?,
+                LIMIT => limit = field.varint()?,
+                REVERSED => reversed = field.varint()? != 0,
+                _ => {}
             }
         }
         Ok(Self {
-            tracker: RowTracker::new(asked.reversed),
-            asked,
+            request: Bytes::copy_from_slice(request),
+            // It is an int64: a negative one is no limit.
+            limit: Some(limit).filter(|limit| (1..=i64::MAX as u64).contains(limit)),
+            reversed,
+            chunks: Chunks::new(reversed),
         })
     }
 
-    /// The request for what is left, if anything is.
-    fn left(&self) -> Option<Bytes> {
-        let limit = self.asked.limit;
-        let came = i64::try_from(self.tracker.rows()).unwrap_or(i64::MAX);
-        if limit > 0 && came >= limit {
-            return None;
-        }
-        let Some(last) = self.tracker.last_key() else {
-            return Some(self.asked.request.clone());
+    /// The request for what is left, if that is anything.
+    fn left(&self) -> Result<Option<Bytes>, Unreadable> {
+        let Some(last) = self.chunks.last_key() else {
+            return Ok(Some(self.request.clone()));
         };
-        let last = Bytes::copy_from_slice(last);
-        let rows = self.asked.rows.beyond(&last, self.asked.reversed)?;
-        let mut request = self.asked.rest.clone();
-        encoding::message::encode(ROWS, &rows, &mut request);
-        if limit > 0 {
-            encoding::int64::encode(ROWS_LIMIT, &(limit - came), &mut request);
+        let limit = self
+            .limit
+            .map(|limit| limit.saturating_sub(self.chunks.rows()));
+        if limit == Some(0) {
+            return Ok(None);
         }
-        Some(request.into())
+        // A message field that comes twice is one, merged; for lists that is one after the other.
+        let mut rows = Vec::new();
+        for field in Fields::of(&self.request) {
+            let field = field?;
+            if field.number == ROWS {
+                rows.extend_from_slice(field.bytes()?);
+            }
+        }
+        let Some(rows) = rows::behind(&rows, last, self.reversed)? else {
+            return Ok(None);
+        };
+        let mut request = without(&self.request, &[ROWS, LIMIT])?;
+        put_bytes(&mut request, ROWS, &rows);
+        if let Some(limit) = limit {
+            put_varint(&mut request, LIMIT, limit);
+        }
+        Ok(Some(request.into()))
     }
 }
 
 impl Progress for Scan {
     fn message(&mut self, message: &[u8]) -> Result<Pass, BoxError> {
-        self.tracker.response(message).map(|()| Pass::AsIs)
+        self.chunks.message(message)?;
+        Ok(Pass::AsIs)
     }
 
     fn end(&mut self) -> Result<(), BoxError> {
-        self.tracker.end()
+        match self.chunks.row_open() {
+            true => Err("it ended with OK inside a row".into()),
+            false => Ok(()),
+        }
     }
 
     fn rest(&mut self) -> Result<Rest, BoxError> {
-        let inside = self.tracker.is_inside_a_row();
-        self.tracker.reset();
-        match self.left() {
-            Some(request) => Ok(Rest::Send {
+        let open = self.chunks.row_open();
+        self.chunks.undo_row();
+        Ok(match self.left()? {
+            Some(request) => Rest::Send {
                 requests: vec![request],
-                first: if inside {
-                    vec![reset_row()]
-                } else {
-                    Vec::new()
-                },
-            }),
-            None if inside => Err("a row came that wasn't asked for".into()),
-            None => Ok(Rest::Complete),
-        }
+                first: open
+                    .then_some(Bytes::from_static(&RESET))
+                    .into_iter()
+                    .collect(),
+            },
+            // The caller would take the half row for a whole one.
+            None if open => Rest::cannot("the server began a row that wasn't asked for"),
+            None => Rest::Complete,
+        })
     }
-}
-
-/// A `ReadRowsResponse` of one chunk with `reset_row`.
-fn reset_row() -> Bytes {
-    let (mut chunk, mut response) = (Vec::new(), Vec::new());
-    encoding::bool::encode(8, &true, &mut chunk);
-    encoding::bytes::encode(1, &chunk, &mut response);
-    response.into()
 }

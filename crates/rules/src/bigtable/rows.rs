@@ -1,109 +1,128 @@
-//! Which rows a request asks for, and what is left of them.
+//! What is left of a RowSet behind a key. Keys and ranges that stay are taken over as they were encoded.
 
-use bytes::Bytes;
+use std::{cmp::Ordering, ops::Bound};
 
-/// `google.bigtable.v2.RowSet`. No keys and no ranges are the whole table.
+use crate::wire::{Fields, Unreadable, put_bytes, without};
+
+/// Field numbers of RowSet.
+const KEY: u32 = 1;
+const RANGE: u32 = 2;
+/// Field numbers of RowRange.
+const START: [u32; 2] = [1, 2];
+const START_OPEN: u32 = 2;
+const END: [u32; 2] = [3, 4];
+const END_OPEN: u32 = 3;
+
+/// The part of a RowSet that a scan comes to after `last`. None when that is nothing.
 ///
-/// The messages are this crate's own, since those of the published crate come in four forms that exclude each
-/// other, and a library can't choose for its user.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct RowSet {
-    #[prost(bytes = "bytes", repeated, tag = "1")]
-    pub(super) row_keys: Vec<Bytes>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) row_ranges: Vec<RowRange>,
-}
-
-/// `google.bigtable.v2.RowRange`.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct RowRange {
-    #[prost(oneof = "Start", tags = "1, 2")]
-    start: Option<Start>,
-    #[prost(oneof = "End", tags = "3, 4")]
-    end: Option<End>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum Start {
-    #[prost(bytes = "bytes", tag = "1")]
-    Closed(Bytes),
-    #[prost(bytes = "bytes", tag = "2")]
-    Open(Bytes),
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum End {
-    #[prost(bytes = "bytes", tag = "3")]
-    Open(Bytes),
-    #[prost(bytes = "bytes", tag = "4")]
-    Closed(Bytes),
-}
-
-impl RowSet {
-    /// What is left when all up to this key was delivered. None if nothing is.
-    pub(super) fn beyond(&self, last: &Bytes, reversed: bool) -> Option<Self> {
-        let mut left = self.clone();
-        if left == Self::default() {
-            left.row_ranges.push(RowRange::default());
-        }
-        left.row_keys.retain(|key| match reversed {
-            true => key < last,
-            false => key > last,
-        });
-        for range in &mut left.row_ranges {
-            match reversed {
-                true => range.end_before(last),
-                false => range.start_after(last),
+/// A set without keys and ranges is the whole table, so what is left is never such a set.
+pub(super) fn behind(
+    rows: &[u8],
+    last: &[u8],
+    reversed: bool,
+) -> Result<Option<Vec<u8>>, Unreadable> {
+    let mut left = Vec::with_capacity(rows.len() + last.len() + 8);
+    let (mut named, mut some) = (false, false);
+    let ahead = if reversed {
+        Ordering::Less
+    } else {
+        Ordering::Greater
+    };
+    for field in Fields::of(rows) {
+        let field = field?;
+        match field.number {
+            KEY => {
+                named = true;
+                if field.bytes()?.cmp(last) == ahead {
+                    some = true;
+                    left.extend_from_slice(field.raw);
+                }
             }
+            RANGE => {
+                named = true;
+                if let Some(range) = cut(field.bytes()?, last, reversed)? {
+                    some = true;
+                    put_bytes(&mut left, RANGE, &range);
+                }
+            }
+            _ => left.extend_from_slice(field.raw),
         }
-        left.row_ranges.retain(|range| !range.is_empty());
-        (left != Self::default()).then_some(left)
+    }
+    if !named && let Some(range) = cut(&[], last, reversed)? {
+        some = true;
+        put_bytes(&mut left, RANGE, &range);
+    }
+    Ok(some.then_some(left))
+}
+
+/// The part of a RowRange that a scan comes to after `last`. None when no key is in it.
+fn cut(range: &[u8], last: &[u8], reversed: bool) -> Result<Option<Vec<u8>>, Unreadable> {
+    let (mut start, mut end) = bounds(range)?;
+    let (fields, bound, begun) = if reversed {
+        let begun = match end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => end >= last,
+            Bound::Excluded(end) => end > last,
+        };
+        (END, END_OPEN, begun)
+    } else {
+        let begun = compare_first(start, last) != Ordering::Greater;
+        (START, START_OPEN, begun)
+    };
+    if begun {
+        *(if reversed { &mut end } else { &mut start }) = Bound::Excluded(last);
+    }
+    if !has_keys(start, end) {
+        return Ok(None);
+    }
+    if !begun {
+        return Ok(Some(range.to_vec()));
+    }
+    let mut range = without(range, &fields)?;
+    put_bytes(&mut range, bound, last);
+    Ok(Some(range))
+}
+
+/// A start and an end.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// The bounds of a RowRange. An empty key is none, open or closed.
+fn bounds(range: &[u8]) -> Result<Bounds<'_>, Unreadable> {
+    let (mut start, mut end) = (Bound::Unbounded, Bound::Unbounded);
+    for field in Fields::of(range) {
+        let field = field?;
+        match field.number {
+            1 => start = Bound::Included(field.bytes()?),
+            2 => start = Bound::Excluded(field.bytes()?),
+            3 => end = Bound::Excluded(field.bytes()?),
+            4 => end = Bound::Included(field.bytes()?),
+            _ => {}
+        }
+    }
+    for bound in [&mut start, &mut end] {
+        if matches!(bound, Bound::Included([]) | Bound::Excluded([])) {
+            *bound = Bound::Unbounded;
+        }
+    }
+    Ok((start, end))
+}
+
+/// Whether a row can have a key between these.
+fn has_keys(start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
+    match end {
+        Bound::Unbounded => true,
+        Bound::Included(end) => compare_first(start, end) != Ordering::Greater,
+        Bound::Excluded(end) => compare_first(start, end) == Ordering::Less,
     }
 }
 
-impl RowRange {
-    fn start_after(&mut self, last: &Bytes) {
-        let begins_later = match &self.start {
-            Some(Start::Closed(start)) => start > last,
-            Some(Start::Open(start)) => start >= last,
-            None => false,
-        };
-        if !begins_later {
-            self.start = Some(Start::Open(last.clone()));
-        }
-    }
-
-    fn end_before(&mut self, last: &Bytes) {
-        let ends_sooner = match self.bounded_end() {
-            Some(End::Closed(end)) => end < last,
-            Some(End::Open(end)) => end <= last,
-            None => false,
-        };
-        if !ends_sooner {
-            self.end = Some(End::Open(last.clone()));
-        }
-    }
-
-    /// An empty end is none: BigTable takes it for the end of the table.
-    fn bounded_end(&self) -> Option<&End> {
-        self.end.as_ref().filter(|end| {
-            let (End::Open(key) | End::Closed(key)) = end;
-            !key.is_empty()
-        })
-    }
-
-    /// Whether no key lies in it.
-    fn is_empty(&self) -> bool {
-        // The smallest key in it, as far as the start tells.
-        let least = match &self.start {
-            Some(Start::Closed(key)) => key.clone(),
-            Some(Start::Open(key)) => [key, &[0][..]].concat().into(),
-            None => Bytes::new(),
-        };
-        match self.bounded_end() {
-            Some(End::Open(end)) => least >= *end,
-            Some(End::Closed(end)) => least > *end,
-            None => false,
-        }
-    }
+/// Compares the first key that a start allows. After a key comes the same with a zero byte; the first of all
+/// is a zero byte, since no row has an empty key.
+fn compare_first(start: Bound<&[u8]>, key: &[u8]) -> Ordering {
+    let (start, zero) = match start {
+        Bound::Unbounded => (&[][..], Some(&0)),
+        Bound::Included(start) => (start, None),
+        Bound::Excluded(start) => (start, Some(&0)),
+    };
+    start.iter().chain(zero).cmp(key)
 }

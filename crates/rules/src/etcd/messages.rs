@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::encoding;
 use steadfast_core::BoxError;
 
-use crate::fields::{Field, fields};
+use crate::wire::{Field, Fields};
 
 /// A `WatchRequest`.
 #[derive(Debug, PartialEq)]
@@ -22,7 +22,7 @@ impl<'a> Asked<'a> {
     pub(super) fn read(message: &'a [u8]) -> Result<Self, BoxError> {
         let mut asked = Self::Other;
         // Of a oneof the last one holds.
-        for field in fields(message) {
+        for field in Fields::of(message) {
             let field = field?;
             asked = match field.number {
                 1 => Self::Create(field.bytes()?),
@@ -38,7 +38,7 @@ impl<'a> Asked<'a> {
 /// The number in a field, 0 if it isn't there.
 pub(super) fn number(message: &[u8], field: u32) -> Result<i64, BoxError> {
     let mut found = 0;
-    for it in fields(message) {
+    for it in Fields::of(message) {
         let it = it?;
         if it.number == field {
             found = it.varint()? as i64;
@@ -86,7 +86,7 @@ fn with_numbers(message: &[u8], set: &[(u32, Option<i64>)]) -> Result<Vec<u8>, B
         set.iter()
             .any(|(field, value)| *field == number && value.is_some())
     };
-    for field in fields(message) {
+    for field in Fields::of(message) {
         let field = field?;
         if !is_set(field.number) {
             made.extend_from_slice(field.raw);
@@ -121,14 +121,14 @@ const EVENTS: u32 = 11;
 impl Told {
     pub(super) fn read(message: &[u8]) -> Result<Self, BoxError> {
         let mut told = Self::default();
-        for field in fields(message) {
+        for field in Fields::of(message) {
             let field = field?;
             match field.number {
                 1 => told.revision = number(field.bytes()?, 3)?,
                 ID => told.id = field.varint()? as i64,
-                CREATED => told.created = field.bool()?,
-                4 => told.canceled = field.bool()?,
-                7 => told.fragment = field.bool()?,
+                CREATED => told.created = field.varint()? != 0,
+                4 => told.canceled = field.varint()? != 0,
+                7 => told.fragment = field.varint()? != 0,
                 EVENTS => told.events.push(event_revision(&field)?),
                 _ => {}
             }
@@ -139,7 +139,7 @@ impl Told {
 
 /// `Event.kv.mod_revision`.
 fn event_revision(event: &Field<'_>) -> Result<i64, BoxError> {
-    for field in fields(event.bytes()?) {
+    for field in Fields::of(event.bytes()?) {
         let field = field?;
         if field.number == 2 {
             return number(field.bytes()?, 3);
@@ -158,7 +158,7 @@ pub(super) fn told_again(
 ) -> Result<Bytes, BoxError> {
     let mut made = Vec::with_capacity(message.len() + 10);
     let mut events = 0;
-    for field in fields(message) {
+    for field in Fields::of(message) {
         let field = field?;
         match field.number {
             ID => continue,
