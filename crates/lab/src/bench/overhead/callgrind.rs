@@ -15,7 +15,7 @@ use super::{
     Contender,
     clients::connect,
     measure::runtime,
-    work::{Call, FRAMES, Work},
+    work::{Call, Work},
 };
 use crate::error::{Error, Result};
 
@@ -30,6 +30,10 @@ pub(crate) struct Script {
     pub(super) call: Call,
     #[arg(long)]
     pub(super) callers: usize,
+    #[arg(long)]
+    pub(super) frames: u32,
+    #[arg(long)]
+    pub(super) bytes: usize,
     /// About so many calls; the same number for each caller.
     #[arg(long)]
     pub(super) calls: u32,
@@ -45,7 +49,8 @@ fn played(script: &Script) -> Result<()> {
     let runtime = runtime()?;
     let work = Work {
         call: script.call,
-        frames: FRAMES,
+        frames: script.frames,
+        bytes: script.bytes,
         callers: script.callers,
         calls: Some(script.each()),
     };
@@ -67,6 +72,8 @@ impl Script {
             ("--uri", self.uri.clone()),
             ("--call", self.call.to_string()),
             ("--callers", self.callers.to_string()),
+            ("--frames", self.frames.to_string()),
+            ("--bytes", self.bytes.to_string()),
             ("--calls", self.calls.to_string()),
         ];
         let pairs = named.map(|(name, value)| [name.to_owned(), value]);

@@ -9,8 +9,7 @@ use crate::{cli::own_program, demo::JsonFile, error::Result};
 
 /// What the layers cost the client, over a bare tonic Channel (about eight minutes).
 ///
-/// Callers call an echo server again as soon as they have their answer: unary calls of 100 bytes, or streams of 100
-/// messages of 100 bytes. All contenders have one connection, and the client is one thread:
+/// Callers call an echo server again as soon as they have their answer: unary calls, or streams of messages. All contenders have one connection, and the client is one thread:
 ///
 ///   channel                 a bare tonic Channel, against another one: what differs here is noise
 ///   egress                  the factory's channel alone
@@ -20,7 +19,8 @@ use crate::{cli::own_program, demo::JsonFile, error::Result};
 ///   balance+penalty+egress  the same over the factory's channels
 ///   stall                   stall detection around a bare channel
 ///   retry                   retry around a bare channel
-///   stack                   steadfast::Pool, all layers with their defaults
+///   resume                  streams that can go on, around a bare channel
+///   stack                   steadfast::Pool, all layers with their defaults, and a rule for the streams
 ///
 /// How to read it. Allocations are counted exactly, instructions to about one per cent: how much the allocator and the
 /// socket have to do differs a little. Times depend on the host and on what else it does, so read their ratios to the
@@ -40,6 +40,12 @@ pub(crate) struct OverheadBench {
     /// How many call at the same time; can be given several times.
     #[arg(long, value_name = "N", default_values_t = [1, 64, 512], value_parser = clap::value_parser!(u16).range(1..=4096))]
     callers: Vec<u16>,
+    /// Messages of a stream.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    messages: u32,
+    /// Bytes of each message, both ways.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    bytes: u32,
     /// Pairs of runs, contender and bare channel.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(9..=999))]
     pairs: u16,
@@ -76,6 +82,8 @@ impl OverheadBench {
             contenders: chosen(self.contenders),
             calls: chosen(self.calls),
             callers: self.callers.into_iter().map(usize::from).collect(),
+            frames: self.messages,
+            bytes: self.bytes as usize,
             pairs: self.pairs.into(),
             length: Duration::from_millis(self.milliseconds.into()),
             script,

@@ -2,8 +2,9 @@
 
 use steadfast::{
     Balance, BalanceConfig, BalanceLayer, Bottom, BoxError, ChannelId, Config, Each, Egress,
-    EgressConfig, HealthProbe, NewChannel, PenaltyConfig, PenaltyWindowLayer, Place, Pool,
-    RetryConfig, RetryLayer, StallConfig, StallDetectLayer,
+    EgressConfig, HealthProbe, NewChannel, Pass, PenaltyConfig, PenaltyWindowLayer, Place, Pool,
+    Rest, ResumableStreamLayer, RetryConfig, RetryLayer, Rule, StallConfig, StallDetectLayer,
+    StreamProgress,
 };
 use tonic::transport::{Channel, Endpoint};
 use tower::Layer;
@@ -42,6 +43,10 @@ async fn connected(contender: Contender, uri: &str) -> Result<Box<dyn Client>, B
             let retry = RetryLayer::new(RetryConfig::default())?;
             Box::new(Over(retry.layer(bare(uri).await?)))
         }
+        Contender::Resume => {
+            let resume = ResumableStreamLayer::default().rule(Counts(0))?;
+            Box::new(Over(resume.layer(bare(uri).await?)))
+        }
         Contender::Balance => Box::new(Over(balance(factory(uri)).await?)),
         Contender::BalancePenalty => {
             let channels = Each(penalty).layer(factory(uri));
@@ -57,11 +62,35 @@ async fn connected(contender: Contender, uri: &str) -> Result<Box<dyn Client>, B
                 ..Config::default()
             };
             let builder = Pool::builder(uri.to_owned()).config(config).without_env();
-            let pool = builder.build()?;
+            let pool = builder.resume(Counts(0)).build()?;
             pool.warm(1).await?;
             Box::new(Over(pool))
         }
     })
+}
+
+/// What most rules do for a message: they take note of it.
+struct Counts(u64);
+
+impl Rule for Counts {
+    fn method(&self) -> &str {
+        "/steadfast.test.Echo/ServerStream"
+    }
+
+    fn begin(&self, _: &[u8]) -> Result<Box<dyn StreamProgress>, BoxError> {
+        Ok(Box::new(Self(0)))
+    }
+}
+
+impl StreamProgress for Counts {
+    fn message(&mut self, _: &[u8]) -> Result<Pass, BoxError> {
+        self.0 += 1;
+        Ok(Pass::AsIs)
+    }
+
+    fn rest(&mut self) -> Result<Rest, BoxError> {
+        Ok(Rest::cannot("the echo service can't be asked for the rest"))
+    }
 }
 
 async fn bare(uri: &str) -> Result<Channel, BoxError> {

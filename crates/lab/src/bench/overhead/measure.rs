@@ -12,7 +12,7 @@ use super::{
     Contender, Options, Row,
     clients::connect,
     pairs::Ratio,
-    work::{Call, Client, FRAMES, Work},
+    work::{Call, Client, Work},
 };
 use crate::{
     bench::median,
@@ -43,15 +43,16 @@ pub(super) fn row(
     let client = runtime.block_on(connect(contender, uri))?;
     let work = Work {
         call,
-        frames: FRAMES,
+        frames: options.frames,
+        bytes: options.bytes,
         callers,
         calls: None,
     };
     let allocations = allocations(&runtime, client.as_ref(), work)?;
     let per_frame = || {
-        let frames = 2 * FRAMES;
+        let frames = 2 * options.frames;
         let longer = self::allocations(&runtime, client.as_ref(), Work { frames, ..work })?;
-        Ok((longer - allocations) / f64::from(FRAMES))
+        Ok((longer - allocations) / f64::from(options.frames))
     };
     let allocs_per_frame = (call == Call::Stream).then(per_frame).transpose()?;
     let pairs = pairs(&runtime, (client.as_ref(), bare.as_ref()), work, options)?;

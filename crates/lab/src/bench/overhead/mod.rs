@@ -49,7 +49,9 @@ pub(crate) enum Contender {
     Stall,
     /// Retry around a bare channel.
     Retry,
-    /// `steadfast::Pool`: all layers with their defaults.
+    /// Streams that can go on, around a bare channel.
+    Resume,
+    /// `steadfast::Pool`: all layers with their defaults, and a rule for the streams.
     Stack,
 }
 
@@ -97,6 +99,10 @@ pub(crate) struct Options {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) calls: Vec<Call>,
     pub(crate) callers: Vec<usize>,
+    /// Messages of a stream.
+    pub(crate) frames: u32,
+    /// Bytes of a message.
+    pub(crate) bytes: usize,
     pub(crate) pairs: usize,
     /// How long each of a pair runs.
     pub(crate) length: Duration,
@@ -134,6 +140,8 @@ fn all(program: &Path, uri: &str, options: &Options) -> Result<Vec<Row>> {
                     uri: uri.to_owned(),
                     call,
                     callers,
+                    frames: options.frames,
+                    bytes: options.bytes,
                     calls,
                 });
                 let counted = script.map(|script| callgrind::instructions(program, &script));

@@ -10,7 +10,7 @@ pub(crate) fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
     for (call, title) in [
         (Call::Unary, "Unary calls"),
-        (Call::Stream, "Streams of 100 messages"),
+        (Call::Stream, "Streams of messages"),
     ] {
         let own: Vec<&Row> = rows.iter().filter(|row| row.call == call).collect();
         if !own.is_empty() {

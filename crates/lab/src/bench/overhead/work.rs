@@ -20,11 +20,6 @@ use tower::Service;
 
 use crate::error::{Error, Result};
 
-/// Bytes of each message, both ways.
-const PAYLOAD: usize = 100;
-/// Messages of a stream.
-pub(super) const FRAMES: u32 = 100;
-
 /// The kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,6 +45,8 @@ pub(super) struct Work {
     pub(super) call: Call,
     /// Messages of a stream.
     pub(super) frames: u32,
+    /// Bytes of each message, both ways.
+    pub(super) bytes: usize,
     pub(super) callers: usize,
     /// Calls of each caller; it calls until it is stopped if there are none.
     pub(super) calls: Option<u32>,
@@ -132,7 +129,7 @@ where
     B::Error: Into<BoxError> + Send,
 {
     let request = EchoRequest {
-        payload: vec![7; PAYLOAD],
+        payload: vec![7; work.bytes],
         count: work.frames,
         ..EchoRequest::default()
     };
