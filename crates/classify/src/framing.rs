@@ -19,27 +19,47 @@ pub(crate) struct Framing {
 impl Framing {
     pub(crate) fn data(&mut self, data: &Bytes) {
         let mut rest: &[u8] = data;
-        while let Some((&byte, tail)) = rest.split_first() {
-            if self.missing > 0 {
-                let here = self
-                    .missing
-                    .min(u32::try_from(rest.len()).unwrap_or(u32::MAX));
-                self.missing -= here;
-                rest = &rest[here as usize..];
-                continue;
+        loop {
+            // A message may be larger than memory's addresses, a frame isn't.
+            match rest.split_at_checked(self.missing as usize) {
+                Some((_, after)) => rest = after,
+                None => {
+                    self.missing -= rest.len() as u32;
+                    return;
+                }
             }
+            self.missing = 0;
+            match rest.split_first_chunk::<{ PREFIX as usize }>() {
+                // Nearly all prefixes come in one piece.
+                Some(([_, length @ ..], after)) if self.prefix == 0 => {
+                    self.missing = u32::from_be_bytes(*length);
+                    rest = after;
+                }
+                _ => match self.part_of_a_prefix(rest) {
+                    Some(after) => rest = after,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Takes what belongs to a prefix that doesn't come in one piece. None when the frame ends in it.
+    fn part_of_a_prefix<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+        while let Some((&byte, after)) = rest.split_first() {
             if self.prefix > 0 {
                 self.length = self.length << 8 | u32::from(byte);
             }
             self.prefix += 1;
-            rest = tail;
+            rest = after;
             if self.prefix == PREFIX {
                 *self = Self {
                     missing: self.length,
                     ..Self::default()
                 };
+                return Some(rest);
             }
         }
+        None
     }
 
     pub(crate) fn inside_a_message(&self) -> bool {
