@@ -12,12 +12,17 @@ use crate::{Pass, compression::Compression};
 /// A flag and four bytes of length.
 pub(crate) const PREFIX: usize = 5;
 
+/// Bytes that go on in one piece, unless a message is larger. tonic's decoder begins with a buffer of this size, and
+/// whenever that has to grow it copies all that is in it: in pieces of whole frames, which end inside a message, it did
+/// so again and again.
+const PIECE: usize = 8 << 10;
+
 /// A buffer that grew beyond this for one large message is given back after it.
 const KEPT: usize = 64 << 10;
 
 /// Reads messages out of frames of data.
 ///
-/// A frame's whole messages go on in one piece, without a copy. Of a message that hasn't come whole the
+/// A frame's whole messages go on without a copy, in pieces of up to 8 KiB. Of a message that hasn't come whole the
 /// frames are held back, and only of that one: a copy of it is made, in a buffer that is used again, when it
 /// lies in more than one frame.
 #[derive(Debug)]
@@ -183,6 +188,10 @@ impl MessageReader {
             };
             let end = passed + PREFIX + length;
             match self.show(frame[passed], &frame[passed + PREFIX..end], see) {
+                Ok(Pass::AsIs) if end > PIECE && passed > 0 => {
+                    self.pass(frame.split_to(passed));
+                    passed = end - passed;
+                }
                 Ok(Pass::AsIs) => passed = end,
                 Ok(other) => {
                     self.pass(frame.split_to(passed));

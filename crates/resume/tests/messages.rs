@@ -218,3 +218,20 @@ fn replaced_and_left_out() {
         assert_eq!(passed.concat(), expected.concat(), "{size}");
     }
 }
+
+/// R7: what goes on in one piece is at most 8 KiB, and ends with a message; unless a message is larger.
+#[test]
+fn pieces_are_small() {
+    let sizes = [3_000, 3_000, 3_000, 20_000, 10, 10];
+    let bytes: Vec<u8> = sizes
+        .iter()
+        .flat_map(|size| framed(0, &vec![7; *size]))
+        .collect();
+    let mut reader = MessageReader::new(&HeaderMap::new(), 1 << 20);
+    let (seen, passed, result) = read(&mut reader, [bytes.clone()]);
+    result.unwrap();
+    assert_eq!(seen.len(), sizes.len());
+    let pieces: Vec<_> = passed.iter().map(Bytes::len).collect();
+    assert_eq!(pieces, [6_010, 3_005, 20_005, 30]);
+    assert_eq!(passed.concat(), bytes);
+}
