@@ -329,3 +329,20 @@ async fn a_slow_reader_is_no_silence() {
     assert_eq!(stream.message().await.unwrap(), None);
     assert_eq!(bed.resume.snapshot().rules[0].resumed, 0);
 }
+
+/// R2: a stream whose messages come more often than the gap time-out is left alone; of one whose messages are farther apart
+/// the last attempt, which has no limit, brings all.
+#[tokio::test(start_paused = true)]
+async fn pauses_below_and_above_the_gap() {
+    for (pause, resumed) in [(4 * SECOND, 0), (6 * SECOND, 2)] {
+        let bed = Bed::new(3, ResumeConfig::default(), move |_| Does::All(pause)).await;
+        let began = now();
+        let (stream, _) = bed.open(None).await;
+        assert_eq!(indices(stream.unwrap()).await.unwrap(), all());
+        let counts = &bed.resume.snapshot().rules[0];
+        assert_eq!((counts.resumed, counts.gap_timeouts), (resumed, resumed));
+        let took = now() - began;
+        let expected = pause * ROWS + 5 * SECOND * resumed as u32;
+        assert!(took >= expected && took < expected + SECOND, "{took:?}");
+    }
+}
