@@ -9,8 +9,8 @@ use tonic::{Code, Status};
 /// layer refused or ended, and what other layers recognise.
 ///
 /// The code is DEADLINE_EXCEEDED for [`LocalKind::Deadline`], RESOURCE_EXHAUSTED for
-/// [`LocalKind::Overload`] and UNAVAILABLE for all others. It is not wrapped, because tonic drops the
-/// source of a status that is wrapped in another error.
+/// [`LocalKind::Overload`], INTERNAL for [`LocalKind::Panicked`], and UNAVAILABLE for all others. It is not
+/// wrapped, because tonic drops the source of a status that is wrapped in another error.
 #[must_use]
 pub fn local_error(
     kind: LocalKind,
@@ -31,6 +31,7 @@ pub fn local_status(
     let code = match kind {
         LocalKind::Deadline => Code::DeadlineExceeded,
         LocalKind::Overload => Code::ResourceExhausted,
+        LocalKind::Panicked => Code::Internal,
         _ => Code::Unavailable,
     };
     let mut status = Status::new(code, message.clone());

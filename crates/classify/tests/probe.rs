@@ -239,6 +239,7 @@ fn a_local_error_is_a_marked_status() {
         (LocalKind::Budget, Code::Unavailable),
         (LocalKind::Deadline, Code::DeadlineExceeded),
         (LocalKind::Overload, Code::ResourceExhausted),
+        (LocalKind::Panicked, Code::Internal),
     ] {
         let status = local_status(kind, "said here", Some("the cause".into()));
         assert_eq!((status.code(), status.message()), (code, "said here"));

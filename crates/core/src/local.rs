@@ -25,6 +25,8 @@ pub enum LocalKind {
     Overload,
     /// A retry budget was spent.
     Budget,
+    /// A function that the user gave panicked over it.
+    Panicked,
     /// Nothing of its stream came for the gap time-out, and it couldn't go on elsewhere.
     GapTimeout,
 }
@@ -39,6 +41,7 @@ impl fmt::Display for LocalKind {
             Self::Deadline => "deadline",
             Self::Overload => "overload",
             Self::Budget => "retry budget",
+            Self::Panicked => "panic",
             Self::GapTimeout => "gap time-out",
         })
     }

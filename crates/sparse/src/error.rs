@@ -1,10 +1,9 @@
 //! The errors that the layer makes itself: each a `tonic::Status` whose source is the local mark.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, time::Duration};
 
 use steadfast_classify::local_status;
-use steadfast_core::{BoxError, Local, LocalKind};
-use tonic::{Code, Status};
+use steadfast_core::{BoxError, LocalKind};
 
 use crate::{Bound, SparseConfig};
 
@@ -69,7 +68,5 @@ pub(crate) fn no_key(config: &SparseConfig, panic: &(dyn Any + Send)) -> BoxErro
         "the key of {name:?} panicked: {}",
         text.unwrap_or("no message")
     );
-    let mut status = Status::new(Code::Internal, message.clone());
-    status.set_source(Arc::new(Local::new(LocalKind::Overload, message)));
-    Box::new(status)
+    Box::new(local_status(LocalKind::Panicked, message, None))
 }
