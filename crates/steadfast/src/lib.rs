@@ -31,6 +31,8 @@ pub use steadfast_retry::{
     DeadlineConfig, DeadlineLayer, Kind, Progress, RetryConfig, RetryLayer, RetryOn, RetrySnapshot,
 };
 pub use steadfast_rules as rules;
+#[cfg(feature = "sparse")]
+pub use steadfast_sparse as sparse;
 pub use steadfast_stall::{
     ChannelState, Condition, HealthProbe, StallConfig, StallDetect, StallDetectLayer, UnaryProbe,
 };
