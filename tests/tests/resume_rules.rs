@@ -189,7 +189,7 @@ fn scan(request: &[u8], attempt: usize) -> Vec<Step> {
             break;
         }
         if !last && number == 9 {
-            steps.push(Step::TcpReset);
+            steps.push(Step::Rst(2));
             return steps;
         }
         if row % 2 == 1 {
@@ -218,7 +218,7 @@ fn scan(request: &[u8], attempt: usize) -> Vec<Step> {
         };
         steps.push(message(&chunk(half)));
         if !last && number == 8 {
-            steps.push(Step::TcpReset);
+            steps.push(Step::Rst(2));
             return steps;
         }
         steps.push(message(&chunk(rest)));
