@@ -80,6 +80,8 @@ struct Echo {
     attempts: Arc<AtomicU32>,
     /// What came, by attempt.
     came: Arc<Mutex<Vec<Vec<Bytes>>>>,
+    /// Whether it reads on when it broke.
+    reads_on: bool,
 }
 
 impl Echo {
@@ -88,6 +90,7 @@ impl Echo {
             breaks: Arc::new(breaks.to_vec()),
             attempts: Arc::default(),
             came: Arc::default(),
+            reads_on: false,
         }
     }
 }
@@ -107,7 +110,7 @@ impl tower::Service<Request<Body>> for Echo {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let attempt = self.attempts.fetch_add(1, Relaxed) as usize;
         let left = self.breaks.get(attempt).copied().unwrap_or(usize::MAX);
-        let came = Arc::clone(&self.came);
+        let (came, reads_on) = (Arc::clone(&self.came), self.reads_on);
         came.lock().unwrap().push(Vec::new());
         let (answers, receiver) = mpsc::unbounded_channel();
         let mut body = request.into_body();
@@ -131,6 +134,9 @@ impl tower::Service<Request<Body>> for Echo {
             }
             let io = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
             let _ = answers.send(Err(Status::from_error(Box::new(io))));
+            while reads_on && let Some(Ok(frame)) = body.frame().await {
+                came.lock().unwrap()[attempt].push(frame.into_data().unwrap());
+            }
         });
         let body = StreamBody::new(UnboundedReceiverStream::new(receiver)).boxed_unsync();
         let head = Response::builder().header("content-type", "application/grpc");
@@ -293,4 +299,43 @@ async fn what_is_left_of_a_frame_is_not_sent_twice() {
     }
     drop(sender);
     assert!(body.frame().await.unwrap().unwrap().is_trailers());
+}
+
+/// R4: an attempt that broke gets nothing more of the caller, even while the next one is waited for: what it took then
+/// would be lost.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_broke_reads_no_more() {
+    let echo = Echo {
+        reads_on: true,
+        ..Echo::new(&[1])
+    };
+    let config = ResumeConfig {
+        backoff: SECOND,
+        ..ResumeConfig::default()
+    };
+    let layer = ResumableStreamLayer::new(config)
+        .unwrap()
+        .bidi_rule(Again)
+        .unwrap();
+    let (sender, request) = conversation();
+    let mut body = layer
+        .layer(echo.clone())
+        .oneshot(request)
+        .await
+        .unwrap()
+        .into_body();
+    send(&sender, b"a");
+    assert_eq!(data(&mut body).await, framed(b"a"));
+    let rest = tokio::spawn(async move {
+        let again = [data(&mut body).await, data(&mut body).await];
+        (again, body)
+    });
+    // In the wait before the next attempt, wherever in it that is.
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    send(&sender, b"b");
+    let (again, _body) = rest.await.unwrap();
+    assert_eq!(again, [framed(b"a"), framed(b"b")]);
+    assert_eq!(echo.came.lock().unwrap()[0].len(), 1);
 }

@@ -139,3 +139,16 @@ async fn a_later_attempt_may_be_compressed_otherwise() {
     });
     assert_eq!(call(over(&pool), up_to(3)).await.unwrap(), (all(3), 0));
 }
+
+/// R4: OK in the head of a later attempt, which has no messages, is the end for a caller that has its head already.
+#[tokio::test(start_paused = true)]
+async fn ok_in_a_later_head_is_an_end() {
+    let pool = Pool::scripted([|| grpc(numbers(0..2).error("cut")), || status(0)]);
+    assert_eq!(call(over(&pool), up_to(9)).await.unwrap(), (all(2), 0));
+    // As it is in the first one.
+    let pool = Pool::scripted([|| status(0)]);
+    assert_eq!(
+        call(over(&pool), up_to(9)).await.unwrap(),
+        (Bytes::new(), 0)
+    );
+}
