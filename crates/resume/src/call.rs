@@ -176,8 +176,11 @@ impl<S> Call<S> {
         };
         match self.talk.frame(reader, frame) {
             Ok(seen) => {
-                if seen {
-                    self.policy.progressed(&self.shared.config);
+                if seen && self.policy.progressed(&self.shared.config) {
+                    // What failed before is forgotten with it: over the days that a watch lives, it would come to
+                    // be every channel.
+                    self.tried.channels.clear();
+                    self.tried.attempts = 1;
                 }
                 Ok(seen)
             }

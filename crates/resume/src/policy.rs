@@ -83,11 +83,13 @@ impl ResumePolicy {
         }
     }
 
-    /// A message was delivered.
-    pub fn progressed(&mut self, config: &ResumeConfig) {
-        if config.attempts_per == AttemptsPer::Progress {
+    /// A message was delivered. Says whether the attempts count anew.
+    pub fn progressed(&mut self, config: &ResumeConfig) -> bool {
+        let anew = config.attempts_per == AttemptsPer::Progress && *self != Self::new();
+        if anew {
             *self = Self::new();
         }
+        anew
     }
 
     /// How long the present attempt may be silent. None for the last one.

@@ -175,8 +175,9 @@ fn progress() {
             policy.failed(&config, &lost);
         }
         assert_eq!(policy.gap(&config), None);
-        policy.progressed(&config);
         let anew = per == AttemptsPer::Progress;
+        assert_eq!(policy.progressed(&config), anew);
+        assert!(!policy.progressed(&config), "it is anew already");
         assert_eq!(policy.gap(&config).is_some(), anew);
         let decision = policy.failed(&config, &lost);
         match decision {

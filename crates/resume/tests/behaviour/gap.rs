@@ -246,3 +246,18 @@ async fn the_gap_comes_back_before_the_deadline() {
         "{took:?}"
     );
 }
+
+/// R5, R2: a stream whose attempts count since the last message forgets with them which channels failed before: over its
+/// days it would come to be all of them.
+#[tokio::test(start_paused = true)]
+async fn a_long_stream_avoids_what_failed_since_its_last_message() {
+    let pool = Pool::new(|seen| grpc(numbers(seen.body[5]..seen.body[5] + 1).error("cut")));
+    let service = over_with(&pool, |config| config.attempts_per = AttemptsPer::Progress);
+    assert_eq!(call(service, up_to(50)).await.unwrap(), (all(50), 0));
+    let seen = pool.seen();
+    assert_eq!(seen.len(), 50);
+    for pair in seen.windows(2) {
+        let avoided = pair[1].extensions.get::<steadfast_core::Avoid>().unwrap();
+        assert_eq!(*avoided, [pair[0].channel].into_iter().collect());
+    }
+}
