@@ -1,6 +1,7 @@
 //! Helpers that the tests of this package share.
 #![forbid(unsafe_code)]
 
+pub mod bigtable;
 pub mod echo;
 pub mod scripts;
 pub mod services;

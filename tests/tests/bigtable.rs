@@ -3,109 +3,21 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
-    MutateRowsRequest, Mutation, ReadRowsRequest, RowRange, RowSet,
+    ReadRowsRequest, RowRange, RowSet,
     bigtable_client::BigtableClient,
-    mutate_rows_request::Entry,
-    mutation::{self, SetCell},
     read_rows_response::cell_chunk::RowStatus,
     row_range::{EndKey, StartKey},
 };
 use steadfast::{BoxError, Pool};
 use steadfast_tests::{
+    bigtable::{INSTANCE, TABLE, create_table, key, value, write},
     services::{self, Service},
     skip, soon,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-const INSTANCE: &str = "projects/p/instances/i";
-const TABLE: &str = "projects/p/instances/i/tables/rows";
 const ROWS: usize = 10_000;
 const CALLERS: usize = 256;
-
-fn key(n: usize) -> Vec<u8> {
-    format!("row-{n:05}").into_bytes()
-}
-
-fn value(n: usize) -> Vec<u8> {
-    format!("value of row {n} ").repeat(1 + n % 20).into_bytes()
-}
-
-/// The two messages of the admin API that a table needs; the published crate has the data API only.
-mod admin {
-    use std::collections::HashMap;
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct CreateTable {
-        #[prost(string, tag = "1")]
-        pub(crate) parent: String,
-        #[prost(string, tag = "2")]
-        pub(crate) table_id: String,
-        #[prost(message, optional, tag = "3")]
-        pub(crate) table: Option<Table>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Table {
-        #[prost(string, tag = "1")]
-        pub(crate) name: String,
-        #[prost(map = "string, message", tag = "3")]
-        pub(crate) families: HashMap<String, Family>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Family {}
-}
-
-async fn create_table(pool: &Pool) -> Result<(), BoxError> {
-    let mut client = tonic::client::Grpc::new(pool.clone());
-    client.ready().await?;
-    let families = [("f".to_owned(), admin::Family {})].into();
-    let request = admin::CreateTable {
-        parent: INSTANCE.to_owned(),
-        table_id: "rows".to_owned(),
-        table: Some(admin::Table {
-            families,
-            ..admin::Table::default()
-        }),
-    };
-    let path = "/google.bigtable.admin.v2.BigtableTableAdmin/CreateTable";
-    let path = http::uri::PathAndQuery::from_static(path);
-    let codec = tonic_prost::ProstCodec::<admin::CreateTable, admin::Table>::default();
-    client
-        .unary(tonic::Request::new(request), path, codec)
-        .await?;
-    Ok(())
-}
-
-async fn write(
-    mut client: BigtableClient<Pool>,
-    rows: std::ops::Range<usize>,
-) -> Result<(), BoxError> {
-    let entry = |n| Entry {
-        row_key: key(n),
-        mutations: vec![Mutation {
-            mutation: Some(mutation::Mutation::SetCell(SetCell {
-                family_name: "f".to_owned(),
-                column_qualifier: b"q".to_vec(),
-                timestamp_micros: 1_000,
-                value: value(n),
-            })),
-        }],
-        ..Entry::default()
-    };
-    let request = MutateRowsRequest {
-        table_name: TABLE.to_owned(),
-        entries: rows.map(entry).collect(),
-        ..MutateRowsRequest::default()
-    };
-    let mut replies = client.mutate_rows(request).await?.into_inner();
-    while let Some(reply) = replies.message().await? {
-        for entry in reply.entries {
-            assert_eq!(entry.status.map_or(0, |status| status.code), 0);
-        }
-    }
-    Ok(())
-}
 
 /// The rows of one read: a row counts when it is committed.
 async fn read(
@@ -160,7 +72,7 @@ async fn ten_thousand_rows() {
     };
     let emulator = Service::start_bigtable(program).await;
     let pool = Pool::bigtable(emulator.uri(), INSTANCE).unwrap();
-    soon("the table", create_table(&pool)).await.unwrap();
+    soon("the table", create_table(pool.clone())).await.unwrap();
     let client = BigtableClient::new(pool.clone());
 
     let mut writes = JoinSet::new();

@@ -1,11 +1,7 @@
 //! BigTable: scans of 10,000 rows, 64 at once.
 
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::{
-    MutateRowsRequest, Mutation, ReadRowsRequest,
-    bigtable_client::BigtableClient,
-    mutate_rows_request::Entry,
-    mutation::{self, SetCell},
-    read_rows_response::cell_chunk::RowStatus,
+    ReadRowsRequest, bigtable_client::BigtableClient, read_rows_response::cell_chunk::RowStatus,
 };
 use steadfast::{
     Pool,
@@ -14,88 +10,26 @@ use steadfast::{
 use steadfast_core::now;
 use steadfast_testkit::proxy::FaultProxy;
 use steadfast_tests::{
+    bigtable::{INSTANCE, TABLE, create_table, key, value, write},
     services::{self, Service},
     skip,
 };
 use tokio::task::JoinSet;
 use tonic::{Status, transport::Endpoint};
 
-use super::{TIME, chaos::inflict, config, resumed, unary};
+use super::{TIME, chaos::inflict, config, resumed};
 
-const INSTANCE: &str = "projects/p/instances/i";
-const TABLE: &str = "projects/p/instances/i/tables/rows";
 const ROWS: usize = 10_000;
 const SCANS: usize = 64;
-
-/// The two messages of the admin API that a table needs; the published crate has the data API only.
-mod admin {
-    use std::collections::HashMap;
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct CreateTable {
-        #[prost(string, tag = "1")]
-        pub(crate) parent: String,
-        #[prost(string, tag = "2")]
-        pub(crate) table_id: String,
-        #[prost(message, optional, tag = "3")]
-        pub(crate) table: Option<Table>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Table {
-        #[prost(map = "string, message", tag = "3")]
-        pub(crate) families: HashMap<String, Family>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Family {}
-}
-
-fn key(row: usize) -> Vec<u8> {
-    format!("row-{row:05}").into_bytes()
-}
-
-fn value(row: usize) -> Vec<u8> {
-    format!("value of row {row} ")
-        .repeat(1 + row % 20)
-        .into_bytes()
-}
 
 /// A table with all rows, written past the proxy.
 async fn fill(emulator: &Service) {
     let endpoint = Endpoint::from_shared(emulator.uri()).unwrap();
     let channel = endpoint.connect().await.unwrap();
-    let table = admin::Table {
-        families: [("f".to_owned(), admin::Family {})].into(),
-    };
-    let create = admin::CreateTable {
-        parent: INSTANCE.to_owned(),
-        table_id: "rows".to_owned(),
-        table: Some(table),
-    };
-    let path = "/google.bigtable.admin.v2.BigtableTableAdmin/CreateTable";
-    let _: admin::Table = unary(channel.clone(), path, create).await.unwrap();
-    let entry = |row| Entry {
-        row_key: key(row),
-        mutations: vec![Mutation {
-            mutation: Some(mutation::Mutation::SetCell(SetCell {
-                family_name: "f".to_owned(),
-                column_qualifier: b"q".to_vec(),
-                timestamp_micros: 1_000,
-                value: value(row),
-            })),
-        }],
-        ..Entry::default()
-    };
+    create_table(channel.clone()).await.unwrap();
     for first in (0..ROWS).step_by(1_000) {
-        let request = MutateRowsRequest {
-            table_name: TABLE.to_owned(),
-            entries: (first..first + 1_000).map(entry).collect(),
-            ..MutateRowsRequest::default()
-        };
-        let mut client = BigtableClient::new(channel.clone());
-        let mut replies = client.mutate_rows(request).await.unwrap().into_inner();
-        while replies.message().await.unwrap().is_some() {}
+        let client = BigtableClient::new(channel.clone());
+        write(client, first..first + 1_000).await.unwrap();
     }
 }
 

@@ -10,10 +10,8 @@ mod watch;
 
 use std::time::Duration;
 
-use prost::Message;
-use steadfast::{AttemptsPer, BoxError, Config, Pool};
-use steadfast_tests::whole::quick;
-use tonic::{Request, Status, body::Body, client::Grpc, client::GrpcService};
+use steadfast::{AttemptsPer, Config, Pool};
+use steadfast_tests::{bigtable::unary, whole::quick};
 
 /// How long each test is at it.
 const TIME: Duration = Duration::from_secs(60);
@@ -27,25 +25,6 @@ fn config() -> Config {
     config.resume.backoff_max = Duration::from_millis(500);
     config.resume.budget = false;
     config
-}
-
-/// One call of a method that has no generated client here.
-async fn unary<S, Q, A>(service: S, path: &'static str, request: Q) -> Result<A, Status>
-where
-    S: GrpcService<Body>,
-    S::Error: Into<BoxError>,
-    S::ResponseBody:
-        http_body::Body<Data = bytes::Bytes, Error: Into<BoxError> + Send> + Send + 'static,
-    Q: Message + 'static,
-    A: Message + Default + 'static,
-{
-    let mut client = Grpc::new(service);
-    let ready = client.ready().await;
-    ready.map_err(|error| Status::from_error(error.into()))?;
-    let path = http::uri::PathAndQuery::from_static(path);
-    let codec = tonic_prost::ProstCodec::<Q, A>::default();
-    let answer = client.unary(Request::new(request), path, codec).await?;
-    Ok(answer.into_inner())
 }
 
 /// Attempts that carried streams of the pool's only rule on.
