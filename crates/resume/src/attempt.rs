@@ -13,9 +13,10 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use crate::{
-    call::{Call, Next},
+    call::Call,
     failure::{Came, Failure},
     gap::Gap,
+    next::Next,
 };
 
 /// Where it begins.

@@ -6,7 +6,7 @@ use metrics::{Unit, counter, describe_counter};
 use steadfast_core::Outcome;
 use tracing::{Span, field::Empty};
 
-use crate::{Reason, call::Next, failure::Why};
+use crate::{Reason, failure::Why, next::Next};
 
 /// What a layer has resumed, over all its services. Plain data, of the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
